@@ -1,0 +1,54 @@
+"""The commands, thin: parse, call, print."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Recover the true factors behind data by contrastive learning.",
+)
+
+
+@app.callback()
+def isolatent() -> None:
+    """Recover the true factors behind data by contrastive learning."""
+
+
+@app.command()
+def demo(
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the world and of the training.")] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace the --json file if it exists.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Print the result only.")] = False,
+) -> None:
+    """Make a world with known factors, recover them, and compare with the truth."""
+    from isolatent.cli.demo import run_demo
+    from isolatent.cli.output import check_writable, write_json
+
+    if json is not None:
+        check_writable("--json", json, overwrite)
+    figures = run_demo(seed=seed, steps=steps, quiet=quiet)
+    if json is not None:
+        write_json(json, figures)
+
+
+def main() -> None:
+    """Run the command line; errors a person can act on are one line, without a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        print(f"isolatent: {error}", file=sys.stderr)
+        sys.exit(2)

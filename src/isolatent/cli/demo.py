@@ -1,0 +1,85 @@
+"""The demonstration: a world, its hidden factors, and their recovery."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Generator, nn
+
+from isolatent.evaluation import Interval, bootstrap, linear_r2, mcc
+from isolatent.training import ContrastiveICA, ProgressDisplay, Recipe
+from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, World
+
+__all__ = ["run_demo"]
+
+FACTORS = 10
+KAPPA = 10.0
+TEST_PAIRS = 8192
+
+
+def run_demo(seed: int = 0, steps: int | None = None, quiet: bool = False) -> dict[str, Any]:
+    """Run the demonstration, print its result, and return its figures."""
+    console = Console(highlight=False)
+    started = time.perf_counter()
+    world = World(
+        Sphere(FACTORS), Uniform(), VonMisesFisher(KAPPA), InvertibleMLP(layers=3), seed=seed
+    )
+    z, _ = world.sample_latents(TEST_PAIRS, Generator().manual_seed(seed + 1_000_003))
+    x = world.observe(z)
+    identity_r2, identity_mcc = bootstrap(linear_r2, z, x), bootstrap(mcc, z, x)
+    if not quiet:
+        console.print(
+            f"A world with {FACTORS} hidden factors on a sphere, seen through a 3-layer nonlinear "
+            f"mixing.\nThe observations alone give the factors with R² {identity_r2}.\n"
+            "Training an encoder on pairs of observations; it never sees a factor."
+        )
+
+    def quality(encoder: nn.Module) -> float:
+        with torch.no_grad():
+            return linear_r2(z[:2048], encoder(x[:2048]))
+
+    model = ContrastiveICA(
+        FACTORS,
+        space="sphere",
+        conditional="vmf",
+        recipe=Recipe() if steps is None else Recipe(steps=steps),
+        random_state=seed,
+    )
+    with ProgressDisplay(quiet=quiet, quality_name="R²") as display:
+        model.fit(world, on_step=display, quality=None if quiet else quality)
+    h = model.transform(x)
+    recovered_r2, recovered_mcc = bootstrap(linear_r2, z, h), bootstrap(mcc, z, h)
+    seconds = time.perf_counter() - started
+
+    table = Table("", "R² (linear)", "MCC")
+    table.add_row("observations", str(identity_r2), str(identity_mcc))
+    table.add_row("recovered", str(recovered_r2), str(recovered_mcc))
+    console.print(table)
+    console.print(f"{seconds:.1f} s, seed {seed}, 95 % intervals on {TEST_PAIRS} fresh points")
+    console.print(f"guarantee: {model.guarantee_}")
+    return {
+        "identity_r2": identity_r2.value,
+        "identity_mcc": identity_mcc.value,
+        "recovered_r2": recovered_r2.value,
+        "recovered_mcc": recovered_mcc.value,
+        "intervals": {
+            name: _bounds(interval)
+            for name, interval in (
+                ("identity_r2", identity_r2),
+                ("identity_mcc", identity_mcc),
+                ("recovered_r2", recovered_r2),
+                ("recovered_mcc", recovered_mcc),
+            )
+        },
+        "seconds": seconds,
+        "seed": seed,
+        "world": world.to_dict(),
+    }
+
+
+def _bounds(interval: Interval) -> list[float]:
+    return [interval.low, interval.high]

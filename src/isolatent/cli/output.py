@@ -1,0 +1,34 @@
+"""Writing files without losing what was there."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+__all__ = ["check_writable", "write_json"]
+
+
+def check_writable(name: str, path: Path, overwrite: bool) -> None:
+    """Raise an error, before any work is done, if ``path`` cannot or must not be written."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} must be a file, but {path} is a directory")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{name}: the directory {path.parent} does not exist")
+    if path.is_file() and path.stat().st_size and not overwrite:
+        raise FileExistsError(f"{name}: {path} exists; pass --overwrite to replace it")
+    target = path if path.exists() else path.parent
+    if not os.access(target, os.W_OK):
+        raise PermissionError(f"{name}: no permission to write {path}")
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Write all of it or nothing."""
+    text = json.dumps(data, indent=2) + "\n"
+    if path.exists() and not path.is_file():  # a pipe or a terminal
+        path.write_text(text)
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text)
+    partial.replace(path)

@@ -1,0 +1,182 @@
+"""Pair sources: from a world, from two arrays, from a time series."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Generator, Tensor
+
+from isolatent.checks import check_integer
+from isolatent.worlds import World
+
+__all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs"]
+
+
+@runtime_checkable
+class PairSource(Protocol):
+    """Anything that gives batches of positive pairs.
+
+    ``sample(batch, generator)`` returns two tensors (batch, ...) whose rows belong together. All
+    randomness comes from the generator, so a generator's state and a source fix the pairs.
+    """
+
+    def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw ``batch`` pairs."""
+        ...
+
+
+class WorldPairs:
+    """Endless fresh pairs from a world with known factors.
+
+    Args:
+        world: The world to observe.
+    """
+
+    def __init__(self, world: World) -> None:
+        if not isinstance(world, World):
+            raise TypeError(f"world must be a World, got {world!r}")
+        self.world = world
+
+    def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw ``batch`` pairs of observations."""
+        return self.world.sample_pairs(batch, generator)
+
+    def __repr__(self) -> str:
+        return f"WorldPairs({self.world!r})"
+
+
+class ArrayPairs:
+    """Pairs from two arrays whose rows belong together, drawn with replacement.
+
+    Args:
+        x: Observations (N, ...), NumPy or torch; a memory-mapped array is read row by row.
+        x_pos: Their positives, of the same shape.
+
+    Example:
+        >>> pairs = ArrayPairs(np.arange(6.0).reshape(3, 2), -np.arange(6.0).reshape(3, 2))
+        >>> x, x_pos = pairs.sample(4, torch.Generator().manual_seed(0))
+        >>> bool((x == -x_pos).all())
+        True
+    """
+
+    def __init__(self, x: ArrayLike | Tensor, x_pos: ArrayLike | Tensor) -> None:
+        self.x, self.x_pos = _observations("x", x), _observations("x_pos", x_pos)
+        if self.x.shape != self.x_pos.shape:
+            raise ValueError(
+                f"x and x_pos must have the same shape, got {self.x.shape} and {self.x_pos.shape}"
+            )
+
+    def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw ``batch`` pairs."""
+        check_integer("batch", batch, at_least=1)
+        rows = _integers(len(self.x), batch, generator)
+        return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
+
+    def __repr__(self) -> str:
+        return f"ArrayPairs(x: {self.x.shape}, x_pos: {self.x_pos.shape})"
+
+
+class SeriesPairs:
+    """Pairs from a recording: a moment and one a little later, within the same session.
+
+    Anchors are uniform over all moments that have a positive; the lag is uniform over those of the
+    window that stay inside the session. A session is an unbroken run of one value in ``groups``.
+
+    Args:
+        x: The recording (T, ...), NumPy or torch; memory-mapped arrays may exceed the memory, as
+            only the rows of each batch are read.
+        lag: The longest lag in steps, or the shortest and the longest.
+        groups: One session id for each of the T rows; by default all are one session.
+
+    Example:
+        >>> recording = np.arange(10.0)[:, None]
+        >>> pairs = SeriesPairs(recording, lag=2, groups=[0] * 5 + [1] * 5)
+        >>> x, x_pos = pairs.sample(100, torch.Generator().manual_seed(0))
+        >>> sorted({int(lag) for lag in x_pos - x}), bool(((x < 5) == (x_pos < 5)).all())
+        ([1, 2], True)
+    """
+
+    def __init__(
+        self,
+        x: ArrayLike | Tensor,
+        lag: int | tuple[int, int] = 1,
+        groups: ArrayLike | None = None,
+    ) -> None:
+        self.x = _observations("x", x)
+        low, high = lag if isinstance(lag, tuple) else (1, lag)
+        self.shortest = check_integer("lag", low, at_least=1)
+        self.longest = check_integer("lag", high, at_least=low)
+        starts = np.zeros(1, dtype=np.int64)
+        if groups is not None:
+            ids = np.asarray(groups)
+            if ids.shape != (len(self.x),):
+                raise ValueError(
+                    f"groups must have one id per row of x, shape ({len(self.x)},), got {ids.shape}"
+                )
+            starts = np.concatenate([starts, np.flatnonzero(ids[1:] != ids[:-1]) + 1])
+        ends = np.append(starts[1:], len(self.x))
+        anchors = np.maximum(ends - starts - self.shortest, 0)
+        keep = anchors > 0
+        if not keep.any():
+            raise ValueError(
+                f"lag must be shorter than some session; the shortest lag is {self.shortest}, the "
+                f"longest session has {int((ends - starts).max())} rows"
+            )
+        self._starts, self._ends = starts[keep], ends[keep]
+        self._anchors_up_to = np.cumsum(anchors[keep])
+
+    def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw ``batch`` pairs."""
+        check_integer("batch", batch, at_least=1)
+        drawn = _integers(int(self._anchors_up_to[-1]), batch, generator)
+        session = np.searchsorted(self._anchors_up_to, drawn, side="right")
+        before = np.where(session > 0, self._anchors_up_to[session - 1], 0)
+        anchor = self._starts[session] + drawn - before
+        longest = np.minimum(self.longest, self._ends[session] - 1 - anchor)
+        share = torch.rand(batch, generator=generator, device=generator.device, dtype=torch.float64)
+        lags = self.shortest + (share.cpu().numpy() * (longest - self.shortest + 1)).astype(
+            np.int64
+        )
+        return _rows("x", self.x, anchor), _rows("x", self.x, anchor + lags)
+
+    def __repr__(self) -> str:
+        window = f"lag=({self.shortest}, {self.longest})"
+        return f"SeriesPairs(x: {self.x.shape}, {window}, sessions={len(self._starts)})"
+
+
+def _observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+    """A numeric array (N, ...) with at least two rows; memory maps are not read here."""
+    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asanyarray(value)
+    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+        raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
+    if array.ndim < 2 or len(array) < 2 or 0 in array.shape:
+        raise ValueError(
+            f"{name} must have shape (N, features) or (N, channels, height, width) with N >= 2, "
+            f"got {array.shape}"
+        )
+    if not isinstance(array, np.memmap):
+        _check_finite(name, array, np.arange(len(array)))
+    return array
+
+
+def _rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Tensor:
+    """Those rows as a float tensor; float64 stays, everything else becomes float32."""
+    taken = np.asarray(array[rows])
+    if isinstance(array, np.memmap):
+        _check_finite(name, taken, rows)
+    dtype = torch.float64 if taken.dtype == np.float64 else torch.float32
+    return torch.from_numpy(taken).to(dtype)
+
+
+def _check_finite(name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> None:
+    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
+    if not finite.all():
+        raise ValueError(f"{name} must be finite, but row {rows[~finite].min()} holds NaN or inf")
+
+
+def _integers(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:
+    drawn = torch.randint(below, (count,), generator=generator, device=generator.device)
+    return drawn.cpu().numpy()

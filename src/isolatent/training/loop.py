@@ -1,0 +1,100 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from isolatent.contrast import Dot, Lp
+from isolatent.pairs import PairSource
+from isolatent.training.recipe import Recipe
+
+__all__ = ["Step", "fit_encoder"]
+
+QUALITY_EVERY = 0.05  # share of the run between two measurements of the quality
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is known after a step.
+
+    Attributes:
+        number: Steps done.
+        total: Steps in all.
+        loss: The loss of this step's batch.
+        information: The bound log B - loss on the information a pair shares, in nats.
+        scale: The similarity's scale, or the mean of its weights, if it has them.
+        quality: A score of the averaged encoder on known factors, where it was just measured.
+    """
+
+    number: int
+    total: int
+    loss: float
+    information: float
+    scale: float | None
+    quality: float | None
+
+
+def fit_encoder(
+    encoder: nn.Module,
+    loss: nn.Module,
+    source: PairSource,
+    recipe: Recipe,
+    generator: Generator,
+    on_step: Callable[[Step], None] = lambda step: None,
+    quality: Callable[[nn.Module], float] | None = None,
+) -> nn.Module:
+    """Train ``encoder`` and ``loss`` in place; return the encoder with averaged weights.
+
+    Args:
+        encoder: Maps observations to codes.
+        loss: Called as ``loss(h, h_pos)``; its parameters are trained too.
+        source: Where pairs come from.
+        recipe: The settings.
+        generator: Source of all randomness of the run.
+        on_step: Called after every step.
+        quality: Scores an encoder where the truth is known; called now and then.
+    """
+    parameters = [*encoder.parameters(), *loss.parameters()]
+    optimiser = torch.optim.AdamW(
+        parameters, betas=(0.9, 0.99), weight_decay=recipe.weight_decay, fused=True
+    )
+    averaged = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
+    quality_every = max(1, round(recipe.steps * QUALITY_EVERY))
+    for number in range(1, recipe.steps + 1):
+        for group in optimiser.param_groups:
+            group["lr"] = recipe.rate_at(number - 1)
+        x, x_pos = source.sample(recipe.batch, generator)
+        h, h_pos = encoder(torch.cat([x, x_pos])).chunk(2)
+        value: Tensor = loss(h, h_pos)
+        optimiser.zero_grad()
+        value.backward()
+        optimiser.step()
+        averaged.update_parameters(encoder)
+        measured = None
+        if quality is not None and (number % quality_every == 0 or number == recipe.steps):
+            measured = quality(averaged.module)
+        current = float(value.detach())
+        if not math.isfinite(current):
+            raise FloatingPointError(
+                f"the loss became {current} at step {number}; try a smaller learning_rate "
+                f"than {recipe.learning_rate:g}, or check the data for extreme values"
+            )
+        bound = math.log(recipe.batch) - current
+        on_step(Step(number, recipe.steps, current, bound, _scale(loss), measured))
+    module: nn.Module = averaged.module
+    return module.eval()
+
+
+def _scale(loss: nn.Module) -> float | None:
+    similarity = getattr(loss, "similarity", None)
+    if isinstance(similarity, Dot):
+        return float(similarity.scale.detach())
+    if isinstance(similarity, Lp):
+        return float(similarity.weights.detach().mean())
+    return None

@@ -1,0 +1,311 @@
+"""The generalised normal distribution, truncated to bounded spaces and projected to spheres."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import torch
+from scipy import special
+from torch import Generator, Tensor
+
+from isolatent.checks import check_real, check_scale
+from isolatent.worlds.distributions import Distribution, columns
+from isolatent.worlds.draws import accept_reject, uniforms
+from isolatent.worlds.spaces import Euclidean, HollowBall, SeparableSpace, Space, Sphere
+
+__all__ = ["GeneralizedNormal", "Laplace", "Normal"]
+
+
+@dataclass(frozen=True)
+class GeneralizedNormal(Distribution):
+    r"""Independent coordinates with :math:`p(z' | c) \propto \exp(-\sum_k |z'_k - c_k|^p / s_k^p)`.
+
+    On a box or a cube grid it is truncated exactly, by inverse CDF on each axis; on a hollow ball
+    exactly, by rejection; on a sphere it is drawn in :math:`\mathbb R^n` and projected, as in
+    `zimmermann2021`. The standard deviation for p = 2 is :math:`s / \sqrt 2`: use :class:`Normal`
+    to give it directly.
+
+    The density is normalised everywhere but on a hollow ball. On a sphere the radius is integrated
+    out numerically.
+
+    Args:
+        p: The exponent, at least 1.
+        scale: The scale s, one number or one per dimension.
+
+    Example:
+        >>> from isolatent.worlds.spaces import Box
+        >>> around = torch.full((3, 2), 0.99)
+        >>> Box(2).contains(
+        ...     GeneralizedNormal(3, 0.5).sample(Box(2), around, torch.Generator().manual_seed(0))
+        ... )
+        tensor([True, True, True])
+    """
+
+    p: float
+    scale: float | tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        check_real("p", self.p, at_least=1)
+        object.__setattr__(self, "scale", check_scale("scale", self.scale))
+
+    def check(self, space: Space) -> None:
+        if not isinstance(space, SeparableSpace | Sphere | HollowBall):
+            raise TypeError(f"{type(self).__name__} is not defined on {space!r}")
+        columns("scale", self.scale, space.n, torch.empty(0))
+
+    def _normalised(self, space: Space) -> bool:
+        return not isinstance(space, HollowBall)
+
+    def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
+        if isinstance(space, Euclidean):
+            return self._sample_free(center, generator).to(center.dtype)
+        if isinstance(space, SeparableSpace):
+            return self._sample_truncated(space.intervals, center, generator).to(center.dtype)
+        if isinstance(space, Sphere):
+            return space.project(self._sample_free(center, generator)).to(center.dtype)
+        assert isinstance(space, HollowBall)
+        return self._sample_in_shell(space, center, generator)
+
+    def _sample_free(self, center: Tensor, generator: Generator) -> Tensor:
+        """Inverse CDF on each axis without bounds; in float64."""
+        scale = columns("scale", self.scale, center.shape[-1], center)
+        level = 2 * uniforms((*center.shape,), generator, center) - 1
+        distance = _upper_tail(self.p).inverse(1 - level.abs())
+        return center.double() + scale * distance.copysign(level)
+
+    def _sample_truncated(
+        self, intervals: tuple[tuple[float, float], ...], center: Tensor, generator: Generator
+    ) -> Tensor:
+        """Inverse CDF on each axis, restricted to a union of intervals; in float64."""
+        tail = _upper_tail(self.p)
+        scale = columns("scale", self.scale, center.shape[-1], center)
+        sides = _sides(intervals, center.double(), scale)
+        tails_near = [tail.at(near) for _, near, _ in sides]
+        masses = [
+            (start - tail.at(far)).clamp(min=0)
+            for start, (_, _, far) in zip(tails_near, sides, strict=True)
+        ]
+        total = torch.stack(masses).sum(0)
+        if not bool((total > 0).all()):
+            raise ValueError(
+                f"{self!r} has no mass that float64 can represent on the intervals {intervals}: "
+                "the scale is too small for the distance between the centre and the space"
+            )
+        # One uniform number per coordinate walks along the pieces until it is used up.
+        left = uniforms((*center.shape,), generator, center) * total
+        signed = torch.zeros_like(left)
+        tail_value = torch.ones_like(left)
+        chosen = torch.zeros_like(left, dtype=torch.bool)
+        near_end, far_end = torch.zeros_like(left), torch.full_like(left, math.inf)
+        for (sign, near, far), start, mass in zip(sides, tails_near, masses, strict=True):
+            here = ~chosen & (mass > 0) & (left <= mass)
+            tail_value = torch.where(here, start - left, tail_value)
+            signed = torch.where(here, sign, signed)
+            near_end, far_end = torch.where(here, near, near_end), torch.where(here, far, far_end)
+            chosen |= here
+            left = torch.where(chosen, left, left - mass)
+        distance = tail.inverse(tail_value).clamp(near_end, far_end)
+        return center.double() + signed * scale * distance
+
+    def _sample_in_shell(self, space: HollowBall, center: Tensor, generator: Generator) -> Tensor:
+        """Exact truncation by rejection, alternating between two proposals.
+
+        Untruncated draws suit a narrow scale, uniform points of the shell a wide one. An accepted
+        point has the same law whichever proposal it came from.
+        """
+        scale = columns("scale", self.scale, space.n, center)
+        least = _least_exponent(space, center.double(), scale, self.p)
+
+        def propose(rows: Tensor, round_number: int) -> tuple[Tensor, Tensor]:
+            here = center[rows].double()
+            if round_number % 2 == 0:
+                draws = self._sample_free(here, generator)
+                return draws, space.contains(draws, atol=0.0)
+            draws = space.sample(len(rows), generator, torch.float64, center.device)
+            exponent = ((draws - here).abs() / scale).pow(self.p).sum(-1)
+            level = uniforms((len(rows),), generator, center)
+            return draws, level.log() <= least[rows] - exponent
+
+        out = torch.empty_like(center)
+        accept_reject(out, propose, f"{self!r} on {space!r}")
+        return out
+
+    def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
+        scale = columns("scale", self.scale, space.n, value)
+        value64, center64 = value.double(), center.double()
+        per_axis = math.log(self.p / 2) - math.lgamma(1 / self.p) - scale.log()
+        if isinstance(space, Sphere):
+            density = _log_projected(value64, center64, scale, self.p, space.radius)
+            return (density + per_axis.sum()).to(value.dtype)
+        exponent = ((value64 - center64).abs() / scale).pow(self.p).sum(-1)
+        if isinstance(space, HollowBall):
+            return (-exponent).to(value.dtype)
+        assert isinstance(space, SeparableSpace)
+        tail = _upper_tail(self.p)
+        sides = _sides(space.intervals, center64, scale)
+        mass = torch.stack([tail.at(near) - tail.at(far) for _, near, far in sides]).sum(0) / 2
+        return (-exponent + (per_axis - mass.log()).sum(-1)).to(value.dtype)
+
+
+@dataclass(frozen=True)
+class Normal(GeneralizedNormal):
+    r"""The normal distribution: p = 2 with scale :math:`\sqrt 2\,\sigma`.
+
+    Args:
+        std: The standard deviation σ before truncation, one number or one per dimension.
+    """
+
+    p: float = field(init=False, repr=False, default=2.0)
+    scale: float | tuple[float, ...] = field(init=False, repr=False)
+    std: float | tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        std = check_scale("std", self.std)
+        scale = (
+            tuple(math.sqrt(2) * s for s in std) if isinstance(std, tuple) else math.sqrt(2) * std
+        )
+        object.__setattr__(self, "std", std)
+        object.__setattr__(self, "scale", scale)
+
+
+@dataclass(frozen=True)
+class Laplace(GeneralizedNormal):
+    r"""The Laplace distribution: p = 1, :math:`\propto \exp(-\sum_k |z'_k - c_k| / s_k)`.
+
+    Args:
+        scale: The scale s, one number or one per dimension; the standard deviation is √2 s.
+    """
+
+    p: float = field(init=False, repr=False, default=1.0)
+
+
+class _UpperTail:
+    r"""The standard tail :math:`Q(t) = P(|x| > t) = \Gamma(1/p, t^p)/\Gamma(1/p)` and its inverse.
+
+    Closed forms for p = 1 and 2. Otherwise a cubic Hermite table in :math:`x \propto \sqrt t` with
+    exact values and slopes at its nodes, within 1e-9 of Q: SciPy's inverse takes microseconds a
+    value, this takes tens of nanoseconds and runs on any device.
+    """
+
+    def __init__(self, p: float, cells: int = 16384) -> None:
+        self.p = p
+        if p in (1.0, 2.0):
+            return
+        # Beyond t^p = 50 the tail is below 1e-21, less than any uniform number can ask for. The
+        # square root makes the cells small near 0, where Q has only p + 1 derivatives.
+        self.unit = 50.0 ** (1 / p) / cells**2
+        x = np.arange(cells + 1)
+        t = self.unit * x**2
+        power = t**p  # underflows for large p, where Q is a straight line
+        values = np.where(
+            power > 1e-30, special.gammaincc(1 / p, power), 1 - t / math.gamma(1 + 1 / p)
+        )
+        slopes = -math.exp(math.log(p) - math.lgamma(1 / p)) * np.exp(-power) * 2 * self.unit * x
+        rise, m0, m1 = np.diff(values), slopes[:-1], slopes[1:]
+        # The cubic of each cell in x, constant term first.
+        self.cells = torch.from_numpy(
+            np.stack([values[:-1], m0, 3 * rise - 2 * m0 - m1, m0 + m1 - 2 * rise], axis=-1)
+        )
+
+    def at(self, t: Tensor) -> Tensor:
+        """Q(t) for t >= 0."""
+        if self.p == 1.0:
+            return torch.exp(-t)
+        if self.p == 2.0:
+            return torch.special.erfc(t)
+        cells = self.cells.to(t.device)
+        position = (t / self.unit).sqrt().clamp(max=float(len(cells)))
+        index = position.long().clamp(max=len(cells) - 1)
+        x = position - index
+        a, b, c, d = cells[index].unbind(-1)
+        return a + x * (b + x * (c + x * d))
+
+    def inverse(self, q: Tensor) -> Tensor:
+        """The t >= 0 with Q(t) = q, for q in (0, 1]."""
+        if self.p == 1.0:
+            return -torch.log(q)
+        if self.p == 2.0:
+            return -torch.special.ndtri(q / 2) / math.sqrt(2)
+        cells = self.cells.to(q.device)
+        index = torch.searchsorted(-cells[:, 0].contiguous(), -q, right=True) - 1
+        a, b, c, d = cells[index.clamp(min=0)].unbind(-1)
+        x = ((q - a) / (b + c + d)).clamp(0, 1)  # the chord
+        for _ in range(3):  # Newton on a cubic that bends little, except in the very first cell
+            slope = (b + x * (2 * c + x * 3 * d)).clamp(max=-1e-300)
+            x = (x - (a - q + x * (b + x * (c + x * d))) / slope).clamp(0, 1)
+        return (index + x).square() * self.unit
+
+
+@lru_cache(maxsize=32)
+def _upper_tail(p: float) -> _UpperTail:
+    return _UpperTail(float(p))
+
+
+def _sides(
+    intervals: tuple[tuple[float, float], ...], center: Tensor, scale: Tensor
+) -> list[tuple[float, Tensor, Tensor]]:
+    """Split each interval at the centre into a part above (+1) and one below (-1).
+
+    Each part is given by the distances, in scales, of its near and its far end. Measuring from the
+    centre keeps full precision in both tails.
+    """
+    sides = []
+    for low, high in intervals:
+        below, above = (low - center) / scale, (high - center) / scale
+        sides.append((-1.0, (-above).clamp(min=0), (-below).clamp(min=0)))
+        sides.append((1.0, below.clamp(min=0), above.clamp(min=0)))
+    return sides
+
+
+def _least_exponent(space: HollowBall, center: Tensor, scale: Tensor, p: float) -> Tensor:
+    r"""A lower bound of :math:`\sum_k |z_k - c_k|^p / s_k^p` over the shell, for each centre.
+
+    Zero where the centre lies in the shell; inside the hole the shell is at least
+    :math:`r = inner - \|c\|_2` away, and :math:`\|x\|_p^p \ge r^p \min(1, n^{1 - p/2})`.
+    """
+    gap = (space.inner - center.norm(dim=-1)).clamp(min=0)
+    return (gap / scale.max()) ** p * min(1.0, space.n ** (1 - p / 2))
+
+
+def _log_projected(value: Tensor, center: Tensor, scale: Tensor, p: float, radius: float) -> Tensor:
+    r"""Log of :math:`\int_0^\infty r^{n-1} e^{-\sum_k |r u_k - c_k|^p / s_k^p} dr / radius^{n-1}`.
+
+    u is the direction of ``value``. The integrand is log-concave, so its mode and the points where
+    it has fallen by e^-45 are found by bisection, and Gauss–Legendre is used on both sides.
+    """
+    n = value.shape[-1]
+    direction = torch.nn.functional.normalize(value, dim=-1).unsqueeze(-2)
+
+    def log_integrand(r: Tensor) -> Tensor:  # r: (N, nodes)
+        exponent = ((r.unsqueeze(-1) * direction - center.unsqueeze(-2)).abs() / scale).pow(p)
+        return (n - 1) * r.log() - exponent.sum(-1)
+
+    reach = 4 * (center.norm(dim=-1, keepdim=True) + float(scale.max()) * n) + 1e-300
+    low, high = torch.zeros_like(reach), reach
+    for _ in range(100):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        rising = log_integrand(a) < log_integrand(b)
+        low, high = torch.where(rising, a, low), torch.where(rising, high, b)
+    mode = (low + high) / 2
+    peak = log_integrand(mode)
+
+    def edge(far: Tensor) -> Tensor:
+        inner, outer = mode, far
+        for _ in range(60):
+            middle = (inner + outer) / 2
+            inside = log_integrand(middle) > peak - 45
+            inner, outer = torch.where(inside, middle, inner), torch.where(inside, outer, middle)
+        return outer
+
+    nodes, weights = (
+        torch.from_numpy(array).to(value.device) for array in np.polynomial.legendre.leggauss(128)
+    )
+    total = torch.zeros_like(peak)
+    for far in (edge(torch.zeros_like(mode)), edge(8 * reach)):
+        half = (far - mode) / 2
+        at = mode + half * (nodes + 1)
+        total = total + ((log_integrand(at) - peak).exp() * weights).sum(-1, True) * half.abs()
+    return (peak + total.log()).squeeze(-1) - (n - 1) * math.log(radius)

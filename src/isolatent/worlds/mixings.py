@@ -1,0 +1,342 @@
+"""Mixings: how latents become observations."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Generator, Tensor, nn
+
+from isolatent.checks import check_integer, check_one_of, check_real
+from isolatent.worlds.activations import ACTIVATIONS
+from isolatent.worlds.draws import normals, uniforms
+
+__all__ = ["FlowMixing", "Identity", "InvertibleMLP", "Linear", "Mixing"]
+
+
+class Mixing(nn.Module):
+    r"""An injective map :math:`g: \mathbb R^n \to \mathbb R^m` with its inverse.
+
+    A mixing is declared without a size or weights, and :meth:`build` makes it ready for n latents:
+    ``World`` does so. Weights are drawn on the CPU, so one seed gives one map on every device. They
+    are applied in float64, whatever the input's dtype, so that float32 loses only one rounding.
+
+    Attributes:
+        n: Number of latents, or None before :meth:`build`.
+        n_observed: Number of observed dimensions m, or None before :meth:`build`.
+    """
+
+    n: int | None = None
+    n_observed: int | None = None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The constructor's arguments, from which an equal mixing can be made."""
+        return {}
+
+    def build(self, n: int, generator: Generator) -> Self:
+        """Return a copy of this mixing for n latents, with weights from ``generator``."""
+        built = type(self)(**self.arguments)
+        built.n = check_integer("n", n, at_least=1)
+        built.n_observed = built._observed(built.n)
+        built._draw(built.n, built.n_observed, generator)
+        return built.requires_grad_(False)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Map latents (N, n) to observations (N, m)."""
+        self._check_input("z", z, self.n)
+        return self._mix(z.double()).to(z.dtype)
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Map observations (N, m) that this mixing made back to their latents (N, n)."""
+        self._check_input("x", x, self.n_observed)
+        return self._unmix(x.double()).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        given = {name: value for name, value in self.arguments.items() if value is not None}
+        return ", ".join(f"{name}={value!r}" for name, value in given.items())
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+    def _check_input(self, name: str, value: Tensor, size: int | None) -> None:
+        if size is None:
+            raise RuntimeError(
+                f"{self!r} has no weights yet: call build(n, generator), or pass it to a World"
+            )
+        if value.ndim != 2 or value.shape[-1] != size:
+            raise ValueError(f"{name} must have shape (N, {size}), got {tuple(value.shape)}")
+
+    def _observed(self, n: int) -> int:
+        return n
+
+    @abstractmethod
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None: ...
+
+    @abstractmethod
+    def _mix(self, z: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _unmix(self, x: Tensor) -> Tensor: ...
+
+
+class Identity(Mixing):
+    """The observations are the latents."""
+
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        pass
+
+    def _mix(self, z: Tensor) -> Tensor:
+        return z
+
+    def _unmix(self, x: Tensor) -> Tensor:
+        return x
+
+
+class _Layered(Mixing):
+    """Linear maps, each followed by an activation but for the last."""
+
+    weights: list[Tensor]
+    activation: str
+    slope: float
+
+    def _mix(self, z: Tensor) -> Tensor:
+        activate, _ = ACTIVATIONS[self.activation]
+        for depth, weight in enumerate(self.weights):
+            if depth:
+                z = activate(z, self.slope)
+            z = z @ weight.to(z).mT
+        return z
+
+    def _unmix(self, x: Tensor) -> Tensor:
+        _, deactivate = ACTIVATIONS[self.activation]
+        for depth, weight in reversed(list(enumerate(self.weights))):
+            # Least squares is the exact inverse on the image, and also serves tall matrices.
+            x = x @ torch.linalg.pinv(weight).to(x).mT
+            if depth:
+                x = deactivate(x, self.slope)
+        return x
+
+
+class InvertibleMLP(_Layered):
+    r"""The papers' mixing: :math:`g = W_L \circ \sigma \circ \dots \circ \sigma \circ W_1`.
+
+    No biases; entries of each W are U(-1, 1) and its columns are normalised. Each layer is redrawn
+    until its condition number is at most the smallest of ``condition_draws`` such matrices; a
+    search that is still empty-handed after ten times as many draws keeps the best it saw. Where
+    there are more observed dimensions than latents, the first layer expands, so that the data fill
+    no linear subspace.
+
+    Args:
+        layers: Number of linear layers.
+        activation: ``"leaky_relu"``, ``"smooth_leaky_relu"``
+            (:math:`s x + (1-s) \log(1+e^x)`), ``"elu"``, or ``"leaky_elu"``
+            (:math:`s x + (1-s)(e^x - 1)` below 0).
+        slope: The slope s of the leak; 0.2 in the papers. Not used by ``"elu"``.
+        n_observed: Observed dimensions m >= n; by default m = n.
+        condition_draws: Matrices drawn to set the threshold. By default the papers' 25 000 up to
+            16 dimensions, and 1000 above, where more cost seconds and gain little.
+
+    Example:
+        >>> mixing = InvertibleMLP(layers=3).build(4, torch.Generator().manual_seed(0))
+        >>> z = torch.randn(5, 4, dtype=torch.float64)
+        >>> torch.allclose(mixing.inverse(mixing(z)), z)
+        True
+    """
+
+    def __init__(
+        self,
+        layers: int = 3,
+        activation: str = "leaky_relu",
+        slope: float = 0.2,
+        n_observed: int | None = None,
+        condition_draws: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.layers = check_integer("layers", layers, at_least=1)
+        self.activation = check_one_of("activation", activation, ACTIVATIONS)
+        self.slope = check_real("slope", slope, above=0, below=1)
+        self.requested_observed = n_observed
+        self.condition_draws = condition_draws
+        if n_observed is not None:
+            check_integer("n_observed", n_observed, at_least=1)
+        if condition_draws is not None:
+            check_integer("condition_draws", condition_draws, at_least=1)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "layers": self.layers,
+            "activation": self.activation,
+            "slope": self.slope,
+            "n_observed": self.requested_observed,
+            "condition_draws": self.condition_draws,
+        }
+
+    def _observed(self, n: int) -> int:
+        return _at_least_latents(self.requested_observed, n)
+
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        square = self.layers if n_observed == n else self.layers - 1
+        self.weights = [
+            *_conditioned_matrices(
+                n_observed, n, self.layers - square, self.condition_draws, generator
+            ),
+            *_conditioned_matrices(n_observed, n_observed, square, self.condition_draws, generator),
+        ]
+
+
+class Linear(_Layered):
+    r"""A linear mixing :math:`x = W z`.
+
+    Args:
+        n_observed: Observed dimensions m >= n; by default m = n.
+        matrix: W itself, as m rows of n numbers, of full column rank; by default a random one,
+            drawn as a layer of :class:`InvertibleMLP`.
+        condition_draws: Matrices drawn to set the threshold when no matrix is given.
+    """
+
+    activation = "leaky_relu"  # never applied: there is one layer
+    slope = 0.2
+
+    def __init__(
+        self,
+        n_observed: int | None = None,
+        matrix: Sequence[Sequence[float]] | np.ndarray | Tensor | None = None,
+        condition_draws: int | None = None,
+    ) -> None:
+        super().__init__()
+        if n_observed is not None:
+            check_integer("n_observed", n_observed, at_least=1)
+        self.requested_observed = n_observed
+        if condition_draws is not None:
+            check_integer("condition_draws", condition_draws, at_least=1)
+        self.condition_draws = condition_draws
+        self.matrix: list[list[float]] | None = None
+        if matrix is not None:
+            weight = torch.as_tensor(matrix, dtype=torch.float64)
+            if weight.ndim != 2 or not bool(weight.isfinite().all()):
+                raise ValueError(
+                    f"matrix must be a finite m x n matrix, got shape {tuple(weight.shape)}"
+                )
+            if int(torch.linalg.matrix_rank(weight)) < weight.shape[1]:
+                raise ValueError(f"matrix must have full column rank to be invertible: {matrix!r}")
+            self.matrix = weight.tolist()
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {
+            "n_observed": self.requested_observed,
+            "matrix": self.matrix,
+            "condition_draws": self.condition_draws,
+        }
+
+    def _observed(self, n: int) -> int:
+        if self.matrix is None:
+            return _at_least_latents(self.requested_observed, n)
+        if len(self.matrix[0]) != n:
+            raise ValueError(f"matrix must have n = {n} columns, got {len(self.matrix[0])}")
+        return len(self.matrix)
+
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        if self.matrix is None:
+            self.weights = _conditioned_matrices(n_observed, n, 1, self.condition_draws, generator)
+        else:
+            self.weights = [torch.tensor(self.matrix, dtype=torch.float64)]
+
+
+class FlowMixing(Mixing):
+    r"""A random normalizing flow with affine coupling layers (zuko's ``RealNVP``), smooth.
+
+    Args:
+        transforms: Number of coupling layers, at least 2 so that every coordinate is changed.
+        hidden: Width of the two hidden layers of each coupling network.
+        gain: Standard deviation of the weights times √fan-in; larger is more nonlinear, and less
+            well conditioned.
+    """
+
+    def __init__(self, transforms: int = 4, hidden: int = 32, gain: float = 1.0) -> None:
+        super().__init__()
+        self.transforms = check_integer("transforms", transforms, at_least=2)
+        self.hidden = check_integer("hidden", hidden, at_least=1)
+        self.gain = check_real("gain", gain, above=0)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"transforms": self.transforms, "hidden": self.hidden, "gain": self.gain}
+
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        import zuko
+
+        check_integer("n (for FlowMixing)", n, at_least=2)
+        with torch.random.fork_rng(devices=[]):  # zuko draws weights that are replaced below
+            flow = zuko.flows.RealNVP(
+                n, transforms=self.transforms, hidden_features=(self.hidden, self.hidden)
+            ).double()
+        for parameter in flow.parameters():
+            fan_in = parameter.shape[-1] if parameter.ndim > 1 else 1
+            std = self.gain / math.sqrt(fan_in) if parameter.ndim > 1 else 0.0
+            parameter.data = std * normals((*parameter.shape,), generator, parameter.data)
+        self.flow = flow
+
+    def _transform(self, like: Tensor) -> Any:
+        return self.flow.to(like.device)().transform
+
+    def _mix(self, z: Tensor) -> Tensor:
+        out: Tensor = self._transform(z)(z)
+        return out
+
+    def _unmix(self, x: Tensor) -> Tensor:
+        out: Tensor = self._transform(x).inv(x)
+        return out
+
+
+def _at_least_latents(n_observed: int | None, n: int) -> int:
+    if n_observed is None:
+        return n
+    if n_observed < n:
+        raise ValueError(f"n_observed must be at least the number of latents {n}, got {n_observed}")
+    return n_observed
+
+
+def _conditioned_matrices(
+    rows: int, columns: int, count: int, draws: int | None, generator: Generator
+) -> list[Tensor]:
+    """Matrices with condition numbers at most the smallest of ``draws`` ones."""
+    if draws is None:
+        draws = 25_000 if max(rows, columns) <= 16 else 1000
+    if count == 0:
+        return []
+    _, threshold = _best_conditioned(rows, columns, draws, generator)
+    return [
+        _best_conditioned(rows, columns, 10 * draws, generator, enough=threshold)[0]
+        for _ in range(count)
+    ]
+
+
+def _best_conditioned(
+    rows: int, columns: int, draws: int, generator: Generator, enough: float = 0.0
+) -> tuple[Tensor, float]:
+    """The best conditioned of ``draws`` matrices, or the first that is good enough.
+
+    Entries are U(-1, 1), columns have unit norm; returns the matrix and its condition number.
+    """
+    like = torch.empty(0, dtype=torch.float64)
+    best, least = like, math.inf
+    for start in range(0, draws, 5000):
+        shape = (min(5000, draws - start), rows, columns)
+        batch = 2 * uniforms(shape, generator, like) - 1
+        batch = batch / batch.norm(dim=-2, keepdim=True)
+        squares = torch.linalg.eigvalsh(batch.mT @ batch)
+        condition = (squares[:, -1] / squares[:, 0].clamp(min=1e-300)).sqrt()
+        good = (condition <= enough).nonzero()
+        at = int(good[0]) if len(good) else int(condition.argmin())
+        if float(condition[at]) < least:
+            best, least = batch[at].clone(), float(condition[at])
+        if least <= enough:
+            break
+    return best, least

@@ -1,0 +1,84 @@
+"""The command line, as a person runs it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from isolatent.worlds import World
+
+
+def isolatent(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-c", "from isolatent.cli import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+
+
+def test_demo_prints_and_writes_the_same_figures(tmp_path):
+    path = tmp_path / "figures.json"
+    done = isolatent("demo", "--steps", "20", "--json", str(path), "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(path.read_text())
+    assert {
+        *("identity_r2", "recovered_r2", "recovered_mcc", "seconds", "seed", "world"),
+    } <= set(figures)
+    assert figures["seed"] == 1
+    assert 0.5 < figures["identity_r2"] < 0.8
+    low, high = figures["intervals"]["recovered_r2"]
+    assert low < figures["recovered_r2"] < high
+    assert f"{figures['recovered_r2']:.3f}" in done.stdout
+    assert f"{figures['recovered_mcc']:.3f}" in done.stdout
+    assert "orthogonal map" in done.stdout
+    assert "step 20/20" in done.stderr
+    assert World.from_dict(figures["world"]).to_dict() == figures["world"]
+    assert os.listdir(tmp_path) == ["figures.json"]
+
+
+def test_quiet_prints_the_result_only(tmp_path):
+    done = isolatent("demo", "--steps", "2", "--quiet")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert "Training" not in done.stdout
+    assert "recovered" in done.stdout
+
+
+def test_bad_arguments_are_one_line_and_nothing_is_lost(tmp_path):
+    mine = tmp_path / "mine.json"
+    mine.write_text("precious")
+    for arguments, message in (
+        (("--json", str(mine)), "exists; pass --overwrite"),
+        (("--json", str(tmp_path)), "must be a file, but"),
+        (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
+        (("--seed", "-1"), "-1"),
+        (("--steps", "0"), "0"),
+    ):
+        done = isolatent("demo", *arguments)
+        assert done.returncode == 2
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+    assert mine.read_text() == "precious"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_an_interrupt_ends_without_a_traceback():
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from isolatent.cli import main; main()", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "world" in process.stdout.readline()
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted" in stderr
+    assert "Traceback" not in stderr

@@ -1,0 +1,123 @@
+"""Pair sources give rows that belong together."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs
+from isolatent.worlds import Box, Identity, Normal, Uniform, World
+
+WORLD = World(Box(2), Uniform(), Normal(0.01), Identity())
+X = np.arange(40.0).reshape(20, 2)
+SOURCES = [WorldPairs(WORLD), ArrayPairs(X, -X), SeriesPairs(X, lag=3)]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=repr)
+def test_contract(source):
+    assert isinstance(source, PairSource)
+    a, b = (source.sample(50, torch.Generator().manual_seed(1)) for _ in range(2))
+    assert a[0].shape == a[1].shape == (50, 2)
+    assert torch.equal(a[0], b[0])
+    assert torch.equal(a[1], b[1])
+
+
+def test_world_pairs_are_close():
+    x, x_pos = WorldPairs(WORLD).sample(500, torch.Generator().manual_seed(0))
+    assert (x - x_pos).abs().max() < 0.1
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    low=st.integers(1, 4),
+    extra=st.integers(0, 4),
+    seed=st.integers(0, 1000),
+)
+@settings(max_examples=150, deadline=None)
+def test_series_pairs_stay_inside_their_session_and_window(lengths, low, extra, seed):
+    # Two session names in turn: an id that comes back later is another session.
+    groups = np.repeat(np.arange(len(lengths)) % 2, lengths)
+    run = np.repeat(np.arange(len(lengths)), lengths)
+    recording = np.arange(len(groups), dtype=float)[:, None]
+    allowed = {
+        (t, s)
+        for t in range(len(groups))
+        for s in range(t + low, min(t + low + extra, len(groups) - 1) + 1)
+        if run[t] == run[s]
+    }
+    if len(recording) < 2 or not allowed:
+        with pytest.raises(ValueError, match=r"lag must be shorter|N >= 2"):
+            SeriesPairs(recording, lag=(low, low + extra), groups=groups)
+        return
+    source = SeriesPairs(recording, lag=(low, low + extra), groups=groups)
+    x, x_pos = source.sample(4000, torch.Generator().manual_seed(seed))
+    drawn = set(zip(x[:, 0].int().tolist(), x_pos[:, 0].int().tolist(), strict=True))
+    assert drawn <= allowed
+    if len(allowed) <= 60:
+        assert {t for t, _ in drawn} == {t for t, _ in allowed}  # missed with p < 1e-20
+
+
+def test_series_anchors_and_lags_are_uniform():
+    source = SeriesPairs(np.arange(100.0)[:, None], lag=4)
+    x, x_pos = source.sample(99_000, torch.Generator().manual_seed(0))
+    counts = torch.bincount(x[:, 0].long(), minlength=100)
+    assert counts[99] == 0
+    assert (counts[:99] - 1000).abs().max() < 4.5 * 1000**0.5
+    inner = x[:, 0] <= 95
+    lags = torch.bincount((x_pos - x)[inner, 0].long(), minlength=5)[1:]
+    expected = inner.sum() / 4
+    assert (lags - expected).abs().max() < 4.5 * expected**0.5
+
+
+def test_memory_maps_are_read_by_rows(tmp_path):
+    """A sparse file far larger than the memory it may take: only the drawn rows are touched."""
+    rows, width = 5_000_000, 1000  # 20 GB of address space, no blocks on disk
+    recording = np.memmap(tmp_path / "big", np.float32, "w+", shape=(rows, width))
+    recording[-1] = 7.0
+    x, x_pos = SeriesPairs(recording, lag=10).sample(64, torch.Generator().manual_seed(0))
+    assert x.shape == x_pos.shape == (64, width)
+    assert x.dtype == torch.float32
+    assert not x.any()
+
+
+def test_a_bad_row_of_a_memory_map_is_named_when_it_is_drawn(tmp_path):
+    recording = np.memmap(tmp_path / "map", np.float32, "w+", shape=(3, 2))
+    recording[1] = np.nan
+    with pytest.raises(ValueError, match="x must be finite, but row 1 holds NaN"):
+        SeriesPairs(recording).sample(50, torch.Generator().manual_seed(0))
+
+
+def test_dtypes():
+    for given_dtype, expected in (
+        (np.float64, torch.float64),
+        (np.float32, torch.float32),
+        (np.float16, torch.float32),
+        (np.uint8, torch.float32),
+    ):
+        array = np.ones((4, 2), given_dtype)
+        x, _ = ArrayPairs(array, array).sample(3, torch.Generator().manual_seed(0))
+        assert x.dtype == expected
+    tensor = torch.ones(4, 2, requires_grad=True)
+    assert ArrayPairs(tensor, tensor).sample(3, torch.Generator())[0].shape == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: WorldPairs(X), TypeError, "world must be a World"),
+        (lambda: ArrayPairs(X, X[:-1]), ValueError, "x and x_pos must have the same shape"),
+        (lambda: ArrayPairs(X[:1], X[:1]), ValueError, "x must have shape .* N >= 2"),
+        (lambda: ArrayPairs(X[0], X[0]), ValueError, "x must have shape"),
+        (lambda: ArrayPairs(X, X * np.nan), ValueError, "x_pos must be finite, but row 0"),
+        (lambda: ArrayPairs(X.astype(str), X), TypeError, "x must be numeric, got dtype"),
+        (lambda: SeriesPairs(X, lag=0), ValueError, "lag must be an integer >= 1, got 0"),
+        (lambda: SeriesPairs(X, lag=(3, 2)), ValueError, "lag must be an integer >= 3, got 2"),
+        (lambda: SeriesPairs(X, lag=(20, 20)), ValueError, "lag must be shorter than some session"),
+        (lambda: SeriesPairs(X, groups=[0, 1]), ValueError, r"groups must have one id per row"),
+        (lambda: SeriesPairs(X).sample(0, torch.Generator()), ValueError, "batch must be"),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

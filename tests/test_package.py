@@ -1,0 +1,51 @@
+"""The package as a whole: imports, exports, and the README's example."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import isolatent as iso
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(code):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_importing_is_cheap_and_pulls_in_nothing_heavy():
+    run("import isolatent")  # warm
+    start = time.perf_counter()
+    loaded = run("import isolatent, sys; print(*sys.modules)").split()
+    assert time.perf_counter() - start < 2.5
+    assert not {"plotly", "matplotlib", "ray", "torch", "sklearn"} & set(loaded)
+
+
+def test_everything_exported_exists_and_is_documented():
+    for name in iso.__all__:
+        assert getattr(iso, name).__doc__, name
+    assert set(iso.__all__) <= set(dir(iso))
+    with pytest.raises(AttributeError, match="no attribute 'Spere'"):
+        iso.Spere  # noqa: B018
+
+
+def test_type_checkers_see_the_same_names():
+    text = (ROOT / "src/isolatent/__init__.py").read_text()
+    assert set(re.findall(r"import (\w+) as \1", text)) == set(iso.__all__)
+
+
+def test_the_readmes_example_runs(capsys):
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
+    names = {}
+    exec(example + "\nr2 = iso.linear_r2(z, z_hat)", names)
+    assert names["r2"] > 0.85  # from 4096 pairs in all; fresh pairs give more
+    assert capsys.readouterr().out.startswith("orthogonal map, if: uniform marginal")
+    h = names["x"].clone().requires_grad_()
+    names["loss"](h, names["x_pos"]).backward()
+    assert h.grad.isfinite().all()

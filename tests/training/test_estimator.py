@@ -1,0 +1,116 @@
+"""The estimator recovers factors, repeats itself, and refuses what it cannot use."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+import isolatent as iso
+
+WORLD = iso.World(
+    iso.Sphere(3),
+    iso.Uniform(),
+    iso.VonMisesFisher(20.0),
+    iso.InvertibleMLP(2, condition_draws=200),
+)
+SHORT = iso.Recipe(steps=40, batch=128)
+
+
+def test_factors_are_recovered_up_to_an_orthogonal_map():
+    model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=500, batch=256), random_state=0)
+    steps = []
+    model.fit(WORLD, on_step=steps.append)
+    z, _ = WORLD.sample_latents(4000)
+    h = model.transform(WORLD.observe(z))
+    assert iso.linear_r2(z, h) > 0.98
+    assert iso.linear_r2(z, WORLD.observe(z)) < 0.97
+    assert model.guarantee_.equivalence == "orthogonal map"
+    # The map itself: singular values of the least-squares fit are near one.
+    fit, *_ = np.linalg.lstsq(z.numpy(), h, rcond=None)
+    assert np.abs(np.linalg.svd(fit, compute_uv=False) - 1).max() < 0.06
+    # A learned scale measures the concentration.
+    assert float(model.loss_.similarity.scale) == pytest.approx(20.0, rel=0.15)
+    assert [step.number for step in steps] == list(range(1, 501))
+    assert steps[-1].loss == model.history_["loss"][-1]
+
+
+def test_one_seed_one_model():
+    codes = [
+        iso.ContrastiveICA(3, recipe=SHORT, random_state=5)
+        .fit(WORLD)
+        .transform(np.ones((2, 3), np.float32))
+        for _ in range(2)
+    ]
+    assert np.array_equal(*codes)
+    other = iso.ContrastiveICA(3, recipe=SHORT, random_state=6).fit(WORLD)
+    assert not np.array_equal(codes[0], other.transform(np.ones((2, 3), np.float32)))
+
+
+@pytest.mark.parametrize(
+    "beliefs",
+    [
+        {"space": "box", "conditional": "laplace"},
+        {"space": "box", "conditional": "normal"},
+        {"space": "euclidean", "conditional": "normal"},
+        {"marginal": "unknown"},
+        {"loss": iso.InfoNCE(iso.Dot())},
+        {"encoder": nn.Linear(3, 3)},
+    ],
+)
+def test_every_belief_trains(beliefs):
+    x, x_pos = WORLD.sample_pairs(300)
+    model = iso.ContrastiveICA(3, recipe=SHORT, random_state=0, **beliefs).fit(x, x_pos)
+    assert model.transform(x).shape == (300, 3)
+    assert model.n_features_in_ == 3
+    own = "loss" in beliefs or "encoder" in beliefs
+    assert (model.guarantee_ is None) == own
+
+
+def test_it_is_a_scikit_learn_estimator():
+    model = iso.ContrastiveICA(3, space="box", conditional="laplace", random_state=1)
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(NotFittedError):
+        model.transform(np.ones((2, 3)))
+
+
+X = np.random.default_rng(0).normal(size=(30, 3))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fit", "message"),
+    [
+        ({}, (X,), "X_pos must be given when X is an array"),
+        ({}, (X, X[:-1]), "x and x_pos must have the same shape"),
+        ({}, (X * np.nan, X), "x must be finite, but row 0"),
+        ({}, (WORLD, X), "X_pos must be None when X is a world"),
+        ({"n_components": 0}, (X, X), "n_components must be an integer >= 1"),
+        ({"space": "cube"}, (X, X), "space must be one of"),
+        ({"loss": "nll"}, (X, X), "loss must be one of"),
+        ({"encoder": "transformer"}, (X, X), "encoder must be one of"),
+        ({"encoder": nn.Linear(3, 2).double()}, (X, X), "encoder must map 2 observations"),
+        ({"recipe": 100}, (X, X), "recipe must be a Recipe"),
+    ],
+)
+def test_wrong_arguments(arguments, fit, message):
+    model = iso.ContrastiveICA(**({"n_components": 3, "recipe": SHORT} | arguments))
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(*fit)
+
+
+def test_transform_checks_its_input():
+    model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=1, batch=8)).fit(X, X)
+    with pytest.raises(ValueError, match=r"X must have shape \(N, 3\)"):
+        model.transform(X[:, :2])
+    with pytest.raises(ValueError, match="row 4 holds NaN"):
+        model.transform(np.where(np.arange(30)[:, None] == 4, np.nan, X))
+
+
+def test_a_loss_that_explodes_stops_with_a_reason():
+    class Exploding(nn.Module):
+        def forward(self, h, h_pos):
+            return (h * torch.inf).sum()
+
+    with pytest.raises(FloatingPointError, match="at step 1; try a smaller learning_rate"):
+        iso.ContrastiveICA(3, loss=Exploding(), recipe=SHORT).fit(X, X)
