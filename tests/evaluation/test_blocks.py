@@ -195,6 +195,22 @@ def test_missing_and_dead_codes_count_0():
     assert block_mcc(z, np.zeros(5000), blocks) == 0.0
 
 
+def test_a_code_that_repeats_another_is_given_to_the_block_it_adds_to():
+    z = np.random.default_rng(0).normal(size=(1000, 4))
+    codes = np.column_stack([z[:, 0], z[:, 0] + 0.5 * z[:, 2]])  # the second is nearer to block 0
+    assert assign_codes(z, codes, [[0, 1], [2, 3]]) == ((0,), (1,))
+    first = canonical_correlations(codes[:, :1], z[:, :2]).item()
+    second = canonical_correlations(codes[:, 1:], z[:, 2:]).item()
+    score = block_mcc(z, codes, [[0, 1], [2, 3]])
+    assert score == pytest.approx((first + second) / 4, abs=1e-9)
+
+
+def test_block_mcc_never_exceeds_1():
+    for seed in range(30):
+        _, z, h = recovery(seed, noise=0.0, rows=20)
+        assert block_mcc(z, h, BLOCKS) <= 1.0
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_collinear_factors_are_recovered_by_codes_of_their_span(dtype):
     rng = np.random.default_rng(0)

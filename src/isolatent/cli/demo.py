@@ -23,6 +23,9 @@ TEST_PAIRS = 8192
 
 def run_demo(seed: int = 0, steps: int | None = None, quiet: bool = False) -> dict[str, Any]:
     """Run the demonstration, print its result, and return its figures."""
+    # These matrices are small: a second thread gains little on an idle machine, and on a busy one
+    # waiting for it makes every step several times slower.
+    torch.set_num_threads(1)
     console = Console(highlight=False)
     started = time.perf_counter()
     world = World(

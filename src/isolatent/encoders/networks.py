@@ -29,7 +29,7 @@ class MLP(nn.Module):
         self,
         n_inputs: int,
         n_outputs: int,
-        hidden: Sequence[int] = (256, 256, 256),
+        hidden: Sequence[int] = (128, 128),
         skip: bool = True,
     ) -> None:
         super().__init__()

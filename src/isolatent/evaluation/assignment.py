@@ -98,8 +98,9 @@ def check_rows(rows: int, members: list[Indices]) -> None:
 
 
 def few_rows(factors: Array, codes: Array) -> tuple[Array, Array]:
-    """Return factors and codes with the same inner products in at most F + C rows."""
-    both = np.asarray(np.linalg.qr(standardise(np.hstack([factors, codes])), mode="r"))
+    """Return F + C rows or fewer whose columns have the correlations as their inner products."""
+    both = standardise(np.hstack([factors, codes])) / np.sqrt(len(factors))
+    both = np.asarray(np.linalg.qr(both, mode="r"))
     return both[:, : factors.shape[1]], both[:, factors.shape[1] :]
 
 
@@ -119,24 +120,22 @@ def block_score(of_factors: Array, of_codes: Array) -> float:
 
 
 def codes_of_blocks(factors: Array, codes: Array, members: list[Indices]) -> list[Indices]:
-    """Return the codes of each block, as :func:`assign_codes` defines them."""
+    """Return the codes of each block, as :func:`assign_codes` defines them; see `few_rows`."""
     count = codes.shape[1]
     missing = factors.shape[1] - count
     if missing > 0:  # dead codes fill the places for which there is no code
         codes = np.hstack([codes, np.zeros((len(codes), missing))])
     bases = [basis(factors[:, b]) for b in members]
-    length = np.linalg.norm(codes, axis=0)
-    unit = codes / np.where(length > 0, length, 1.0)
-    worth = np.stack([np.linalg.norm(q.T @ unit, axis=0) for q in bases])  # R(h_j | z_b)
+    worth = np.stack([np.linalg.norm(q.T @ codes, axis=0) for q in bases])  # R(h_j | z_b)
     block_of_place = np.repeat(np.arange(len(members)), [len(b) for b in members])
     place, code = best_assignment(worth[block_of_place])
     block_of = np.full(codes.shape[1], -1)
     block_of[code] = block_of_place[place]
-    score = total_score(unit, bases, block_of)
+    score = total_score(codes, bases, block_of)
     while True:
-        exchanged = best_exchange(unit, bases, block_of)
-        new_score = total_score(unit, bases, exchanged)
-        if new_score <= score + 1e-9:  # a margin, so that rounding cannot exchange for ever
+        exchanged = best_exchange(codes, bases, block_of)
+        new_score = total_score(codes, bases, exchanged)
+        if not new_score > score + 1e-9:  # a margin, so that rounding cannot exchange for ever
             return [np.flatnonzero(block_of[:count] == b) for b in range(len(members))]
         block_of, score = exchanged, new_score
 

@@ -98,8 +98,8 @@ def standardise(columns: Array) -> Array:
     # a constant column becomes one of ±1, which the mean then takes away exactly.
     centred = columns / np.where(largest > 0, largest, 1.0)
     centred -= centred.mean(axis=0)
-    spread = np.sqrt(np.square(centred).mean(axis=0))
-    return np.asarray(centred / np.where(spread > 0, spread, 1.0))
+    deviation = np.sqrt(np.square(centred).mean(axis=0))
+    return np.asarray(centred / np.where(deviation > 0, deviation, 1.0))
 
 
 def spread(columns: Array, counts: Array) -> tuple[Array, Array]:

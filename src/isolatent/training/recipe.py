@@ -23,9 +23,9 @@ class Recipe:
         weight_decay: AdamW's decoupled decay.
     """
 
-    steps: int = 1500
-    batch: int = 1024
-    learning_rate: float = 1e-2
+    steps: int = 2000
+    batch: int = 512
+    learning_rate: float = 2e-2
     warmup: float = 0.05
     averaging: float = 0.98
     weight_decay: float = 1e-2
