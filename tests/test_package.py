@@ -44,7 +44,7 @@ def test_the_readmes_example_runs(capsys):
     example = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)[0]
     names = {}
     exec(example + "\nr2 = iso.linear_r2(z, z_hat)", names)
-    assert names["r2"] > 0.85  # from 4096 pairs in all; fresh pairs give more
+    assert names["r2"] > 0.75  # from 4096 pairs in all; endless pairs give 0.995
     assert capsys.readouterr().out.startswith("orthogonal map, if: uniform marginal")
     h = names["x"].clone().requires_grad_()
     names["loss"](h, names["x_pos"]).backward()

@@ -6,23 +6,27 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from isolatent.cli import main
 from isolatent.worlds import World
 
 
-def isolatent(*arguments, **options):
-    return subprocess.run(
-        [sys.executable, "-c", "from isolatent.cli import main; main()", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
+@pytest.fixture
+def isolatent(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isolatent", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(returncode=stopped.value.code or 0, stdout=out, stderr=err)
+
+    return run
 
 
-def test_demo_prints_and_writes_the_same_figures(tmp_path):
+def test_demo_prints_and_writes_the_same_figures(isolatent, tmp_path):
     path = tmp_path / "figures.json"
     done = isolatent("demo", "--steps", "20", "--json", str(path), "--seed", "1")
     assert done.returncode == 0, done.stderr
@@ -42,7 +46,7 @@ def test_demo_prints_and_writes_the_same_figures(tmp_path):
     assert os.listdir(tmp_path) == ["figures.json"]
 
 
-def test_quiet_prints_the_result_only(tmp_path):
+def test_quiet_prints_the_result_only(isolatent):
     done = isolatent("demo", "--steps", "2", "--quiet")
     assert done.returncode == 0
     assert done.stderr == ""
@@ -50,15 +54,16 @@ def test_quiet_prints_the_result_only(tmp_path):
     assert "recovered" in done.stdout
 
 
-def test_bad_arguments_are_one_line_and_nothing_is_lost(tmp_path):
+def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
     mine = tmp_path / "mine.json"
     mine.write_text("precious")
     for arguments, message in (
         (("--json", str(mine)), "exists; pass --overwrite"),
         (("--json", str(tmp_path)), "must be a file, but"),
         (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
-        (("--seed", "-1"), "-1"),
-        (("--steps", "0"), "0"),
+        (("--seed", "-1"), "--seed must be an integer >= 0, got -1"),
+        (("--steps", "0"), "--steps must be an integer >= 1, got 0"),
+        (("--speed", "9"), "No such option: --speed"),
     ):
         done = isolatent("demo", *arguments)
         assert done.returncode == 2

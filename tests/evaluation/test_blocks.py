@@ -236,6 +236,7 @@ def test_tensors_and_arrays_score_the_same():
     assert block_r2(*tensors, BLOCKS) == block_r2(z, h, BLOCKS)
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_factor_that_is_constant_in_the_fitted_half_is_scored():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(40, 2))

@@ -88,6 +88,15 @@ def test_a_bad_row_of_a_memory_map_is_named_when_it_is_drawn(tmp_path):
         SeriesPairs(recording).sample(50, torch.Generator().manual_seed(0))
 
 
+def test_a_split_deals_out_every_pair_once():
+    most, rest = ArrayPairs(X, -X).split(0.25, torch.Generator().manual_seed(0))
+    assert (len(most), len(rest)) == (15, 5)
+    rows = np.concatenate([most.x, rest.x])
+    assert sorted(rows[:, 0].tolist()) == X[:, 0].tolist()
+    x, x_pos = rest.all()
+    assert torch.equal(x, -x_pos)
+
+
 def test_dtypes():
     for given_dtype, expected in (
         (np.float64, torch.float64),

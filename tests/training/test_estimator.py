@@ -31,7 +31,7 @@ def test_factors_are_recovered_up_to_an_orthogonal_map():
     fit, *_ = np.linalg.lstsq(z.numpy(), h, rcond=None)
     assert np.abs(np.linalg.svd(fit, compute_uv=False) - 1).max() < 0.06
     # A learned scale measures the concentration.
-    assert float(model.loss_.similarity.scale) == pytest.approx(20.0, rel=0.15)
+    assert model.loss_.similarity.scale.item() == pytest.approx(20.0, rel=0.15)
     assert [step.number for step in steps] == list(range(1, 501))
     assert steps[-1].loss == model.history_["loss"][-1]
 
@@ -73,6 +73,26 @@ def test_it_is_a_scikit_learn_estimator():
     assert clone(model).get_params() == model.get_params()
     with pytest.raises(NotFittedError):
         model.transform(np.ones((2, 3)))
+
+
+def test_few_pairs_are_not_learned_by_heart():
+    """Training stops where the loss of held-out pairs is least, far from the last step."""
+    world = iso.World(
+        iso.Sphere(5),
+        iso.Uniform(),
+        iso.VonMisesFisher(10.0),
+        iso.InvertibleMLP(3, condition_draws=200),
+    )
+    x, x_pos = world.sample_pairs(1000)
+    model = iso.ContrastiveICA(5, recipe=iso.Recipe(steps=1000, batch=128), random_state=0)
+    steps = []
+    model.fit(x, x_pos, on_step=steps.append)
+    assert len(steps) < 900
+    losses = [step.held_out for step in steps if step.held_out is not None]
+    assert losses.index(min(losses)) == len(losses) - 5
+    z, _ = world.sample_latents(2000)
+    observed = world.observe(z)
+    assert iso.linear_r2(z, model.transform(observed)) > iso.linear_r2(z, observed) + 0.05
 
 
 X = np.random.default_rng(0).normal(size=(30, 3))

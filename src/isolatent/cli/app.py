@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
+from isolatent.checks import check_integer
+
 __all__ = ["main"]
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     help="Recover the true factors behind data by contrastive learning.",
 )
 
@@ -25,8 +28,8 @@ def isolatent() -> None:
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the world and of the training.")] = 0,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the world and of the training.")] = 0,
+    steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace the --json file if it exists.")] = False,
     quiet: Annotated[bool, typer.Option(help="Print the result only.")] = False,
@@ -35,9 +38,16 @@ def demo(
     from isolatent.cli.demo import run_demo
     from isolatent.cli.output import check_writable, write_json
 
+    check_integer("--seed", seed, at_least=0)
+    if steps is not None:
+        check_integer("--steps", steps, at_least=1)
     if json is not None:
         check_writable("--json", json, overwrite)
-    figures = run_demo(seed=seed, steps=steps, quiet=quiet)
+    try:
+        figures = run_demo(seed=seed, steps=steps, quiet=quiet)
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        raise typer.Exit(130) from None
     if json is not None:
         write_json(json, figures)
 
@@ -46,9 +56,6 @@ def main() -> None:
     """Run the command line; errors a person can act on are one line, without a traceback."""
     try:
         app()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(130)
     except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"isolatent: {error}", file=sys.stderr)
+        typer.echo(f"isolatent: {error}", err=True)
         sys.exit(2)

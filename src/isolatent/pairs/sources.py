@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_integer
+from isolatent.checks import check_integer, check_real
 from isolatent.worlds import World
 
 __all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs"]
@@ -74,6 +74,24 @@ class ArrayPairs:
         check_integer("batch", batch, at_least=1)
         rows = _integers(len(self.x), batch, generator)
         return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def all(self) -> tuple[Tensor, Tensor]:
+        """Every pair once, in order."""
+        rows = np.arange(len(self))
+        return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
+
+    def split(self, share: float, generator: Generator) -> tuple[ArrayPairs, ArrayPairs]:
+        """Deal the pairs out at random: most of them, and ``share`` of them."""
+        check_real("share", share, above=0, below=1)
+        order = torch.randperm(len(self), generator=generator, device=generator.device)
+        rows = order.cpu().numpy()
+        cut = round(len(self) * (1 - share))
+        parts = [np.sort(part) for part in (rows[:cut], rows[cut:])]
+        most, rest = (ArrayPairs(self.x[part], self.x_pos[part]) for part in parts)
+        return most, rest
 
     def __repr__(self) -> str:
         return f"ArrayPairs(x: {self.x.shape}, x_pos: {self.x_pos.shape})"

@@ -26,6 +26,8 @@ __all__ = ["ContrastiveICA"]
 
 WHITENING_PAIRS = 8192  # pairs from which mean and covariance are estimated
 TRANSFORM_BATCH = 8192
+HELD_OUT = 0.1  # share of the pairs of two arrays
+HOLD_OUT_FROM = 100  # pairs; fewer cannot spare any
 
 
 class ContrastiveICA(TransformerMixin, BaseEstimator):
@@ -97,6 +99,9 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
     ) -> Self:
         """Train on pairs.
 
+        Of two arrays a tenth of the pairs is held out, to stop training before it learns the rest
+        by heart. A pair source is taken to be endless.
+
         Args:
             X: Observations (N, m); or a world or any pair source, and then no ``X_pos``.
             X_pos: The positive of each row of X.
@@ -112,6 +117,10 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
         source = _as_source(X, X_pos)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         generator = Generator().manual_seed(seed)
+        held_out = None
+        if isinstance(source, ArrayPairs) and len(source) >= HOLD_OUT_FROM:
+            source, kept = source.split(HELD_OUT, generator)
+            held_out = kept.all()
         x, _ = source.sample(WHITENING_PAIRS, generator)
         with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
             torch.manual_seed(seed)
@@ -130,7 +139,9 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
             self.history_["information"].append(step.information)
             on_step(step)
 
-        self.encoder_ = fit_encoder(encoder, loss, source, recipe, generator, record, quality)
+        self.encoder_ = fit_encoder(
+            encoder, loss, source, recipe, generator, record, quality, held_out
+        )
         self.loss_ = loss
         own = isinstance(self.loss, nn.Module) or isinstance(self.encoder, nn.Module)
         self.guarantee_ = None if own else guarantee

@@ -38,7 +38,7 @@ class ProgressDisplay:
     def __enter__(self) -> Self:
         if not self.quiet and self.console.is_terminal:
             self._bar = Progress(
-                TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+                TextColumn("step {task.completed}/{task.total}"),
                 BarColumn(bar_width=None),
                 TextColumn("{task.fields[figures]}"),
                 TimeElapsedColumn(),

@@ -138,7 +138,13 @@ class GeneralizedNormal(Distribution):
         value64, center64 = value.double(), center.double()
         per_axis = math.log(self.p / 2) - math.lgamma(1 / self.p) - scale.log()
         if isinstance(space, Sphere):
-            density = _log_projected(value64, center64, scale, self.p, space.radius)
+            rows = max(1, 2**22 // (128 * space.n))  # the quadrature needs 128 copies of each
+            density = torch.cat(
+                [
+                    _log_projected(some, around, scale, self.p, space.radius)
+                    for some, around in zip(value64.split(rows), center64.split(rows), strict=True)
+                ]
+            )
             return (density + per_axis.sum()).to(value.dtype)
         exponent = ((value64 - center64).abs() / scale).pow(self.p).sum(-1)
         if isinstance(space, HollowBall):
@@ -285,7 +291,7 @@ def _log_projected(value: Tensor, center: Tensor, scale: Tensor, p: float, radiu
 
     reach = 4 * (center.norm(dim=-1, keepdim=True) + float(scale.max()) * n) + 1e-300
     low, high = torch.zeros_like(reach), reach
-    for _ in range(100):
+    for _ in range(64):
         a, b = low + (high - low) / 3, high - (high - low) / 3
         rising = log_integrand(a) < log_integrand(b)
         low, high = torch.where(rising, a, low), torch.where(rising, high, b)
@@ -294,7 +300,7 @@ def _log_projected(value: Tensor, center: Tensor, scale: Tensor, p: float, radiu
 
     def edge(far: Tensor) -> Tensor:
         inner, outer = mode, far
-        for _ in range(60):
+        for _ in range(40):
             middle = (inner + outer) / 2
             inside = log_integrand(middle) > peak - 45
             inner, outer = torch.where(inside, middle, inner), torch.where(inside, outer, middle)
