@@ -7,6 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Generator, Tensor
 
+HOPELESS = 200  # rounds without a single acceptance after which there is no use in going on
+
 __all__ = ["accept_reject", "normals", "uniforms"]
 
 
@@ -39,17 +41,17 @@ def accept_reject(
     """
     open_rows = torch.arange(len(out), device=out.device)
     proposals = 0
-    for round_number in range(max_rounds):
+    for round_number in range(max_rounds + 1):
         if len(open_rows) == 0:
             return len(out) / proposals if proposals else 1.0
+        if round_number == HOPELESS and len(open_rows) == len(out):
+            break
         candidates, accepted = propose(open_rows, round_number)
         proposals += len(open_rows)
         out[open_rows[accepted]] = candidates[accepted].to(out.dtype)
         open_rows = open_rows[~accepted]
-    if len(open_rows) == 0:
-        return len(out) / proposals
     raise RuntimeError(
-        f"{what}: {len(open_rows)} of {len(out)} rows found no accepted draw in {max_rounds} "
+        f"{what}: {len(open_rows)} of {len(out)} rows found no accepted draw in {round_number} "
         "rounds; the distribution puts almost no mass where this sampler looks "
         "(too wide for this space?)"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -82,12 +83,8 @@ class GeneralizedNormal(Distribution):
         """Inverse CDF on each axis, restricted to a union of intervals; in float64."""
         tail = _upper_tail(self.p)
         scale = columns("scale", self.scale, center.shape[-1], center)
-        sides = _sides(intervals, center.double(), scale)
-        tails_near = [tail.at(near) for _, near, _ in sides]
-        masses = [
-            (start - tail.at(far)).clamp(min=0)
-            for start, (_, _, far) in zip(tails_near, sides, strict=True)
-        ]
+        sides = _sides(intervals, center.double(), scale, tail)
+        masses = [side.mass for side in sides]
         total = torch.stack(masses).sum(0)
         if not bool((total > 0).all()):
             raise ValueError(
@@ -100,13 +97,14 @@ class GeneralizedNormal(Distribution):
         tail_value = torch.ones_like(left)
         chosen = torch.zeros_like(left, dtype=torch.bool)
         near_end, far_end = torch.zeros_like(left), torch.full_like(left, math.inf)
-        for (sign, near, far), start, mass in zip(sides, tails_near, masses, strict=True):
-            here = ~chosen & (mass > 0) & (left <= mass)
-            tail_value = torch.where(here, start - left, tail_value)
-            signed = torch.where(here, sign, signed)
-            near_end, far_end = torch.where(here, near, near_end), torch.where(here, far, far_end)
+        for side in sides:
+            here = ~chosen & (side.mass > 0) & (left <= side.mass)
+            tail_value = torch.where(here, side.tail_near - left, tail_value)
+            signed = torch.where(here, side.sign, signed)
+            near_end = torch.where(here, side.near, near_end)
+            far_end = torch.where(here, side.far, far_end)
             chosen |= here
-            left = torch.where(chosen, left, left - mass)
+            left = torch.where(chosen, left, left - side.mass)
         distance = tail.inverse(tail_value).clamp(near_end, far_end)
         return center.double() + signed * scale * distance
 
@@ -151,8 +149,8 @@ class GeneralizedNormal(Distribution):
             return (-exponent).to(value.dtype)
         assert isinstance(space, SeparableSpace)
         tail = _upper_tail(self.p)
-        sides = _sides(space.intervals, center64, scale)
-        mass = torch.stack([tail.at(near) - tail.at(far) for _, near, far in sides]).sum(0) / 2
+        sides = _sides(space.intervals, center64, scale, tail)
+        mass = torch.stack([side.mass for side in sides]).sum(0) / 2
         return (-exponent + (per_axis - mass.log()).sum(-1)).to(value.dtype)
 
 
@@ -250,19 +248,33 @@ def _upper_tail(p: float) -> _UpperTail:
     return _UpperTail(float(p))
 
 
-def _sides(
-    intervals: tuple[tuple[float, float], ...], center: Tensor, scale: Tensor
-) -> list[tuple[float, Tensor, Tensor]]:
-    """Split each interval at the centre into a part above (+1) and one below (-1).
+class _Side(NamedTuple):
+    """The part of an interval on one side of the centre, in distances from it by the scale."""
 
-    Each part is given by the distances, in scales, of its near and its far end. Measuring from the
-    centre keeps full precision in both tails.
-    """
+    sign: float  # +1 above the centre, -1 below
+    near: Tensor
+    far: Tensor
+    tail_near: Tensor  # Q(near)
+    mass: Tensor  # Q(near) - Q(far)
+
+
+def _sides(
+    intervals: tuple[tuple[float, float], ...], center: Tensor, scale: Tensor, tail: _UpperTail
+) -> list[_Side]:
+    """Split each interval at the centre; distances keep full precision in both tails."""
     sides = []
     for low, high in intervals:
-        below, above = (low - center) / scale, (high - center) / scale
-        sides.append((-1.0, (-above).clamp(min=0), (-below).clamp(min=0)))
-        sides.append((1.0, below.clamp(min=0), above.clamp(min=0)))
+        to_low, to_high = (low - center) / scale, (high - center) / scale
+        tail_low, tail_high = tail.at(to_low.abs()), tail.at(to_high.abs())
+        for sign, near, far, tail_near, tail_far in (
+            (-1.0, -to_high, -to_low, tail_high, tail_low),
+            (1.0, to_low, to_high, tail_low, tail_high),
+        ):
+            # An end on the other side of the centre is cut off there, where Q is one.
+            start = torch.where(near > 0, tail_near, 1.0)
+            end = torch.where(far > 0, tail_far, 1.0)
+            mass = (start - end).clamp(min=0)
+            sides.append(_Side(sign, near.clamp(min=0), far.clamp(min=0), start, mass))
     return sides
 
 

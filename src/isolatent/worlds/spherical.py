@@ -230,15 +230,20 @@ def _check_sphere(distribution: Distribution, space: Space) -> None:
 def _saddle_shift(weights: Tensor, linear: Tensor) -> Tensor:
     r"""β (N, 1) with :math:`\sum_k w_k^2/(\lambda_k+\beta)^2 + 1/(\lambda_k+\beta) \approx 1`.
 
-    Newton on the reciprocal of the left side, which is nearly straight in β.
+    Newton on the reciprocal of the left side, which bends little in β, kept between the solutions
+    for one weight and for equal weights, which bracket the root.
     """
-    smallest = weights.min()
-    shift = (1 - smallest).expand(len(linear), 1).clone()
-    for _ in range(8):
+    smallest, n = weights.min(), len(weights)
+    square = linear.square()
+    low = (1 - smallest).expand(len(linear), 1)
+    high = 0.5 * (n + (n**2 + 4 * square.sum(-1, keepdim=True)).sqrt()) - smallest
+    shift = low
+    for _ in range(6):
         inverse = 1 / (weights + shift)
-        value = (linear.square() * inverse.square() + inverse).sum(-1, keepdim=True)
-        slope = -(2 * linear.square() * inverse.pow(3) + inverse.square()).sum(-1, keepdim=True)
-        shift = torch.maximum(shift + value * (value - 1) / -slope, 1e-3 - smallest)
+        value = torch.addcmul(inverse, square, inverse.square())
+        slope = torch.addcmul(inverse, square, inverse.square(), value=2).mul_(inverse)
+        value, slope = value.sum(-1, keepdim=True), slope.sum(-1, keepdim=True)
+        shift = (shift + value * (value - 1) / slope).clamp(low, high)
     return shift
 
 
@@ -251,7 +256,7 @@ def _log_radial_integral(n: int, a: Tensor, h: Tensor) -> Tensor:
     mode = (h + (h.square() + 4 * a * n).sqrt()) / (2 * a)
     width = (a * mode.square() + n).rsqrt()
     step = 0.6 if n >= 10 else 0.4
-    left, right = math.ceil((6 + 90 / n) / step), math.ceil(7 / step)
+    left, right = math.ceil((6 + 70 / n) / step), math.ceil(7 / step)
     offsets = step * torch.arange(-left, right + 1, dtype=torch.float64, device=a.device)
     rho = mode.log().unsqueeze(-1) + width.unsqueeze(-1) * offsets
     r = rho.exp()
