@@ -1,5 +1,6 @@
 """The package as a whole: imports, exports, and the README's example."""
 
+import json
 import re
 import subprocess
 import sys
@@ -49,3 +50,12 @@ def test_the_readmes_example_runs(capsys):
     h = names["x"].clone().requires_grad_()
     names["loss"](h, names["x_pos"]).backward()
     assert h.grad.isfinite().all()
+
+
+def test_the_readmes_figures_are_those_of_the_stored_run():
+    figures = json.loads((ROOT / "results/demo.json").read_text())
+    text = (ROOT / "README.md").read_text()
+    for name in ("identity_r2", "identity_mcc", "recovered_r2", "recovered_mcc"):
+        low, high = figures["intervals"][name]
+        assert f"{figures[name]:.3f} [{low:.3f}, {high:.3f}]" in text
+    assert f"in {figures['seconds']:.0f} s on two cores" in text
