@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import isolatent as iso
 from isolatent.cli import main
 from isolatent.worlds import World
 
@@ -63,6 +64,7 @@ def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
         (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
         (("--seed", "-1"), "--seed must be an integer >= 0, got -1"),
         (("--steps", "0"), "--steps must be an integer >= 1, got 0"),
+        (("--seed", "9" * 20), "--seed must be at most 4294967295, got 99999999999999999999"),
         (("--speed", "9"), "No such option: --speed"),
     ):
         done = isolatent("demo", *arguments)
@@ -70,6 +72,20 @@ def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
         assert message in done.stderr
         assert "Traceback" not in done.stderr
     assert mine.read_text() == "precious"
+
+
+def test_version(isolatent):
+    assert isolatent("--version").stdout.strip() == f"isolatent {iso.__version__}"
+
+
+@pytest.mark.slow
+def test_the_demo_keeps_its_promise(isolatent, tmp_path):
+    """R² of at least 0.99 in under 90 s on two cores."""
+    path = tmp_path / "figures.json"
+    isolatent("demo", "--quiet", "--json", str(path))
+    figures = json.loads(path.read_text())
+    assert figures["recovered_r2"] >= 0.99
+    assert figures["seconds"] < 90
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")

@@ -27,6 +27,7 @@ def test_theorems(beliefs, equivalence, metric):
     [
         (("sphere", "unknown", "vmf"), "need a uniform marginal"),
         (("euclidean", "uniform", "normal"), "does not exist on an unbounded space"),
+        (("sphere", "uniform", "vmf", 9, 3), "9 factors cannot be mixed injectively into 3"),
     ],
 )
 def test_gaps(beliefs, gap):

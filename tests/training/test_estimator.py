@@ -33,7 +33,7 @@ def test_factors_are_recovered_up_to_an_orthogonal_map():
     # A learned scale measures the concentration.
     assert model.loss_.similarity.scale.item() == pytest.approx(20.0, rel=0.15)
     assert [step.number for step in steps] == list(range(1, 501))
-    assert steps[-1].loss == model.history_["loss"][-1]
+    assert steps == model.history_
 
 
 def test_one_seed_one_model():
@@ -66,6 +66,24 @@ def test_every_belief_trains(beliefs):
     assert model.n_features_in_ == 3
     own = "loss" in beliefs or "encoder" in beliefs
     assert (model.guarantee_ is None) == own
+
+
+def test_modules_that_were_given_stay_as_they_are():
+    """So the same estimator fits the same model again; float64 data suit a float32 encoder."""
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    encoder, loss = nn.Linear(3, 3), iso.InfoNCE(iso.Dot(learn_scale=True))
+    before = [p.clone() for p in (*encoder.parameters(), *loss.parameters())]
+    model = iso.ContrastiveICA(3, encoder=encoder, loss=loss, recipe=SHORT, random_state=0)
+    first, second = (model.fit(x, x + 0.1).transform(x) for _ in range(2))
+    assert np.array_equal(first, second)
+    for now, then in zip((*encoder.parameters(), *loss.parameters()), before, strict=True):
+        assert torch.equal(now, then)
+
+
+def test_more_factors_than_features_get_no_guarantee():
+    x = np.random.default_rng(0).normal(size=(50, 2))
+    model = iso.ContrastiveICA(3, recipe=SHORT).fit(x, x + 0.1)
+    assert "3 factors cannot be mixed injectively into 2" in str(model.guarantee_)
 
 
 def test_it_is_a_scikit_learn_estimator():
@@ -102,10 +120,12 @@ X = np.random.default_rng(0).normal(size=(30, 3))
     ("arguments", "fit", "message"),
     [
         ({}, (X,), "X_pos must be given when X is an array"),
-        ({}, (X, X[:-1]), "x and x_pos must have the same shape"),
+        ({}, (X, X[:-1]), "X and X_pos must have the same shape"),
         ({}, (X * np.nan, X), "x must be finite, but row 0"),
         ({}, (WORLD, X), "X_pos must be None when X is a world"),
         ({"n_components": 0}, (X, X), "n_components must be an integer >= 1"),
+        ({"n_components": 1}, (X, X), "n_components must be at least 2 on a sphere"),
+        ({"encoder": nn.Identity()}, (X, X), "encoder must have parameters to train"),
         ({"space": "cube"}, (X, X), "space must be one of"),
         ({"loss": "nll"}, (X, X), "loss must be one of"),
         ({"encoder": "transformer"}, (X, X), "encoder must be one of"),
@@ -123,6 +143,8 @@ def test_transform_checks_its_input():
     model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=1, batch=8)).fit(X, X)
     with pytest.raises(ValueError, match=r"X must have shape \(N, 3\)"):
         model.transform(X[:, :2])
+    with pytest.raises(TypeError, match="X must hold real numbers"):
+        model.transform([["a", "b", "c"]])
     with pytest.raises(ValueError, match="row 4 holds NaN"):
         model.transform(np.where(np.arange(30)[:, None] == 4, np.nan, X))
 

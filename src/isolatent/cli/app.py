@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from isolatent import __version__
 from isolatent.checks import check_integer
 
 __all__ = ["main"]
@@ -21,9 +22,17 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def isolatent() -> None:
+LARGEST_SEED = 2**32 - 1  # what NumPy takes
+
+
+@app.callback(invoke_without_command=True)
+def isolatent(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
     """Recover the true factors behind data by contrastive learning."""
+    if version:
+        typer.echo(f"isolatent {__version__}")
+        raise typer.Exit
 
 
 @app.command()
@@ -38,7 +47,8 @@ def demo(
     from isolatent.cli.demo import run_demo
     from isolatent.cli.output import check_writable, write_json
 
-    check_integer("--seed", seed, at_least=0)
+    if check_integer("--seed", seed, at_least=0) > LARGEST_SEED:
+        raise ValueError(f"--seed must be at most {LARGEST_SEED}, got {seed}")
     if steps is not None:
         check_integer("--steps", steps, at_least=1)
     if json is not None:
@@ -56,6 +66,6 @@ def main() -> None:
     """Run the command line; errors a person can act on are one line, without a traceback."""
     try:
         app()
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, FloatingPointError) as error:
         typer.echo(f"isolatent: {error}", err=True)
         sys.exit(2)

@@ -26,6 +26,7 @@ def check_writable(name: str, path: Path, overwrite: bool) -> None:
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Write all of it or nothing."""
     text = json.dumps(data, indent=2) + "\n"
+    path = path.resolve()  # a link stays a link
     if path.exists() and not path.is_file():  # a pipe or a terminal
         path.write_text(text)
         return

@@ -40,13 +40,21 @@ class Guarantee:
         )
 
 
-def derive_guarantee(space: str, marginal: str, conditional: str) -> Guarantee:
+def derive_guarantee(
+    space: str,
+    marginal: str,
+    conditional: str,
+    n_components: int | None = None,
+    n_features: int | None = None,
+) -> Guarantee:
     """The strongest theorem that applies when the model matches these beliefs about the world.
 
     Args:
         space: ``"sphere"``, ``"box"`` or ``"euclidean"``.
         marginal: ``"uniform"`` or ``"unknown"``.
         conditional: ``"vmf"``, ``"normal"`` or ``"laplace"``.
+        n_components: Number of factors, where it is known.
+        n_features: Number of observed dimensions, where it is known.
 
     Example:
         >>> print(derive_guarantee("sphere", "unknown", "vmf"))
@@ -63,6 +71,9 @@ def derive_guarantee(space: str, marginal: str, conditional: str) -> Guarantee:
             "'vmf' goes with 'sphere', 'normal' and 'laplace' with 'box' or 'euclidean'"
         )
     common = ("the mixing is injective", "enough data, negatives and network to reach the optimum")
+    if n_components is not None and n_features is not None and n_components > n_features:
+        gap = f"{n_components} factors cannot be mixed injectively into {n_features} dimensions"
+        return Guarantee(None, (), "linear_r2", "", gap)
     if marginal != "uniform":
         gap = "the theorems need a uniform marginal, or potentials that are learned"
         return Guarantee(None, (), "linear_r2", "", gap)

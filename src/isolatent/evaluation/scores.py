@@ -192,7 +192,10 @@ def r2_of_errors(truth: Array, error: Array, counts: Array) -> Array:
 def correlated_columns(z: ArrayLike, h: ArrayLike, method: str) -> tuple[Array, Array]:
     """Return standardised factors and codes whose products are the asked-for correlations."""
     factors, codes = as_factors_and_codes(z, h)
-    if check_one_of("method", method, ["pearson", "spearman"]) == "spearman":
+    check_one_of("method", method, ["pearson", "spearman"])
+    if len(codes) < 3:
+        raise ValueError(f"z and h must have at least 3 rows for a correlation, got {len(codes)}")
+    if method == "spearman":
         ones = np.ones(len(codes))
         factors = mid_ranks(dense_ranks(factors), ones)
         codes = mid_ranks(dense_ranks(codes), ones)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = ["ContrastiveICA"]
 WHITENING_PAIRS = 8192  # pairs from which mean and covariance are estimated
 TRANSFORM_BATCH = 8192
 HELD_OUT = 0.1  # share of the pairs of two arrays
+HELD_OUT_PAIRS = 4096  # more would make measuring slow, not surer
 HOLD_OUT_FROM = 100  # pairs; fewer cannot spare any
 
 
@@ -54,7 +56,7 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
         encoder_: The trained encoder.
         loss_: The trained loss with its learned scale.
         guarantee_: What may be claimed; None if ``loss`` or ``encoder`` is your own module.
-        history_: Loss and information bound of every step.
+        history_: A :class:`Step` for each step, with the loss and what else is known after it.
         n_features_in_: Number of observed dimensions.
 
     Example:
@@ -99,8 +101,8 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
     ) -> Self:
         """Train on pairs.
 
-        Of two arrays a tenth of the pairs is held out, to stop training before it learns the rest
-        by heart. A pair source is taken to be endless.
+        Of two arrays a tenth of the pairs (at most 4096; none of fewer than 100) is held out, to
+        stop training before it learns the rest by heart. A pair source is taken to be endless.
 
         Args:
             X: Observations (N, m); or a world or any pair source, and then no ``X_pos``.
@@ -110,7 +112,9 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
                 ``on_step``.
         """
         n = check_integer("n_components", self.n_components, at_least=1)
-        guarantee = derive_guarantee(self.space, self.marginal, self.conditional)
+        if n < 2 and self.space == "sphere":
+            raise ValueError(f"n_components must be at least 2 on a sphere, got {n}")
+        derive_guarantee(self.space, self.marginal, self.conditional)  # checks the beliefs
         recipe = Recipe() if self.recipe is None else self.recipe
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe must be a Recipe or None, got {recipe!r}")
@@ -119,45 +123,55 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
         generator = Generator().manual_seed(seed)
         held_out = None
         if isinstance(source, ArrayPairs) and len(source) >= HOLD_OUT_FROM:
-            source, kept = source.split(HELD_OUT, generator)
+            share = min(HELD_OUT, HELD_OUT_PAIRS / len(source))
+            source, kept = source.split(share, generator)
             held_out = kept.all()
         x, _ = source.sample(WHITENING_PAIRS, generator)
         with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
             torch.manual_seed(seed)
             encoder = self._make_encoder(x, n)
         loss = self._make_loss()
-        codes = encoder(x[:2])
+        dtype = _dtype_of(encoder)
+        codes = encoder(x[:2].to(dtype))
         if codes.shape != (2, n):
             raise ValueError(
                 f"encoder must map 2 observations to codes (2, n_components = {n}), "
                 f"got {tuple(codes.shape)}"
             )
-        self.history_: dict[str, list[float]] = {"loss": [], "information": []}
+        self.history_: list[Step] = []
 
         def record(step: Step) -> None:
-            self.history_["loss"].append(step.loss)
-            self.history_["information"].append(step.information)
+            self.history_.append(step)
             on_step(step)
 
         self.encoder_ = fit_encoder(
-            encoder, loss, source, recipe, generator, record, quality, held_out
+            encoder, loss, source, recipe, generator, record, quality, held_out, dtype
         )
         self.loss_ = loss
-        own = isinstance(self.loss, nn.Module) or isinstance(self.encoder, nn.Module)
-        self.guarantee_ = None if own else guarantee
         self.n_features_in_ = x.shape[1]
+        own = isinstance(self.loss, nn.Module) or isinstance(self.encoder, nn.Module)
+        self.guarantee_ = (
+            None
+            if own
+            else derive_guarantee(
+                self.space, self.marginal, self.conditional, n, self.n_features_in_
+            )
+        )
         return self
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Codes (N, n_components) of observations (N, m)."""
         check_is_fitted(self)
-        x = X.detach().cpu() if isinstance(X, Tensor) else torch.as_tensor(np.asarray(X))
+        array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(f"X must hold real numbers, got dtype {array.dtype}")
+        x = torch.from_numpy(array.astype(np.float64, copy=False))
         if x.ndim != 2 or x.shape[1] != self.n_features_in_:
             raise ValueError(f"X must have shape (N, {self.n_features_in_}), got {tuple(x.shape)}")
         if not bool(x.isfinite().all()):
             row = int((~x.isfinite().all(1)).nonzero()[0])
             raise ValueError(f"X must be finite, but row {row} holds NaN or inf")
-        dtype = next(iter(self.encoder_.state_dict().values())).dtype
+        dtype = _dtype_of(self.encoder_)
         with torch.no_grad():
             codes = [self.encoder_(part.to(dtype)) for part in x.split(TRANSFORM_BATCH)]
         out: np.ndarray[Any, Any] = torch.cat(codes).numpy()
@@ -165,7 +179,7 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
 
     def _make_encoder(self, x: Tensor, n: int) -> nn.Module:
         if isinstance(self.encoder, nn.Module):
-            return self.encoder
+            return deepcopy(self.encoder)  # the one given stays as it is, and can be fitted again
         check_one_of("encoder", self.encoder, ["mlp"])
         head: dict[str, nn.Module] = {"sphere": SphereHead(), "box": BoxHead(n)}
         network = nn.Sequential(
@@ -175,7 +189,7 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
 
     def _make_loss(self) -> nn.Module:
         if isinstance(self.loss, nn.Module):
-            return self.loss
+            return deepcopy(self.loss)
         check_one_of("loss", self.loss, ["infonce"])
         similarity: Similarity
         if self.conditional == "vmf":
@@ -184,6 +198,13 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
             # The scale of the codes is free off the sphere, so the weight stays at one.
             similarity = Lp(p=1 if self.conditional == "laplace" else 2)
         return InfoNCE(similarity)
+
+
+def _dtype_of(encoder: nn.Module) -> torch.dtype:
+    for parameter in encoder.parameters():
+        if parameter.is_floating_point() and parameter.requires_grad:
+            return parameter.dtype
+    raise ValueError(f"encoder must have parameters to train, got {encoder!r}")
 
 
 def _as_source(X: Any, X_pos: Any) -> PairSource:
@@ -195,5 +216,9 @@ def _as_source(X: Any, X_pos: Any) -> PairSource:
         raise ValueError(
             "X_pos must be given when X is an array: contrastive learning needs pairs; "
             "for a recording use SeriesPairs(X, lag=...)"
+        )
+    if np.shape(X) != np.shape(X_pos):
+        raise ValueError(
+            f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
         )
     return ArrayPairs(X, X_pos)

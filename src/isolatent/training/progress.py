@@ -73,7 +73,9 @@ class ProgressDisplay:
             self.console.print(line, markup=False, highlight=False)
 
     def _figures(self, step: Step) -> str:
-        parts = [f"loss {step.loss:.3f}", f"information ≥ {step.information:.2f} nats"]
+        parts = [f"loss {step.loss:.3f}"]
+        if step.information is not None:
+            parts.append(f"information ≥ {step.information:.2f} nats")
         if step.scale is not None:
             parts.append(f"scale {step.scale:.2f}")
         if self._quality is not None:
