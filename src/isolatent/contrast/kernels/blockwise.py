@@ -73,9 +73,8 @@ def _absorb(s: Tensor, dim: int, top: Tensor, total: Tensor) -> tuple[Tensor, Te
 def forward(reduction: Reduction, pairs: Pairs) -> tuple[tuple[Tensor, ...], State]:
     """The reduced values and their state."""
     rows, columns = len(pairs.u), len(pairs.v)
-    lowest = torch.finfo(
-        pairs.u.dtype
-    ).min  # finite, so that a row without columns has no inf - inf
+    # The lowest top is finite, so that a row without columns has no inf - inf.
+    lowest = torch.finfo(pairs.u.dtype).min
     top, total = pairs.u.new_full((rows,), lowest), pairs.u.new_zeros(rows)
     column_top, column_total = pairs.u.new_full((columns,), lowest), pairs.u.new_zeros(columns)
     for tile in _tiles(pairs):

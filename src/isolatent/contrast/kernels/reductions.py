@@ -20,9 +20,7 @@ from isolatent.contrast.kernels.arithmetic import SUMS, exp, like, log1p, maximu
 __all__ = ["ROWS", "TILE", "Both", "Kind", "LogSumExp", "Softplus", "reduce_block", "weigh_block"]
 
 TILE = 256  # columns in a tile
-ROWS = (
-    4  # rows handled together, so that one load of v serves all of them; the loops spell them out
-)
+ROWS = 4  # rows handled together, so that one load of v serves all; the loops spell them out
 
 
 class LogSumExp(NamedTuple):
