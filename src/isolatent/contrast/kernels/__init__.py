@@ -12,7 +12,7 @@ Gradients flow to u, v, the weights and both potentials. The engines compute the
 | engine | where | memory |
 |---|---|---|
 | dense | any device; differentiable twice | B × M × n |
-| blockwise | any device, plain torch in tiles of rows | a few tiles of 16 MB |
+| blockwise | any device, plain torch in tiles of rows | four tiles of 4 MB (GPU: 32 MB) |
 | numba | CPUs, compiled on first use and cached on disk | (B + M) × n for each thread |
 
 **Accuracy.** In float64 engines differ by 1e-10 of a result's largest entry, in float32 by 1e-5,

@@ -18,9 +18,12 @@ from torch import Tensor
 
 from isolatent.contrast.kernels.recompute import Gradients, Pairs, Reduction
 
-__all__ = ["TILE_BYTES", "backward", "forward"]
+__all__ = ["CPU_TILE_BYTES", "TILE_BYTES", "backward", "forward"]
 
-TILE_BYTES = 16 * 2**20  # of one (rows, M) array; at most four of them live at once
+# Of one (rows, M) array, of which at most four live at once: on a CPU small enough for the caches,
+# elsewhere large enough to keep a device busy.
+CPU_TILE_BYTES = 4 * 2**20
+TILE_BYTES = 32 * 2**20
 
 
 class State(NamedTuple):
@@ -33,7 +36,8 @@ class State(NamedTuple):
 
 
 def _tiles(pairs: Pairs) -> Iterator[slice]:
-    rows = max(1, TILE_BYTES // (len(pairs.v) * pairs.v.element_size()))
+    budget = CPU_TILE_BYTES if pairs.v.device.type == "cpu" else TILE_BYTES
+    rows = max(1, budget // (len(pairs.v) * pairs.v.element_size()))
     return (slice(i, min(i + rows, len(pairs.u))) for i in range(0, len(pairs.u), rows))
 
 
@@ -131,11 +135,13 @@ def backward(
             continue
         for k in range(u.shape[1]):  # s = -Σ_k w_k |x|^p with x = u_k - v_k
             x = u[rows, k, None] - v[:, k]
-            slope = c if p == 1 else _power_(x.clone(), p - 1).mul_(c)  # c |x|^(p-1)
-            gw[k] -= (slope * x.abs()).sum()
-            x.sign_().mul_(slope)
-            gu[rows, k] = -p * x.sum(1)
-            gv[:, k] += p * x.sum(0)
+            slope = x * c if p == 2 else x.sign().mul_(c)  # c |x|^(p-1) sign(x)
+            if p not in (1, 2):
+                slope.mul_(_power_(x.clone(), p - 1))
+            gu[rows, k] = -p * slope.sum(1)
+            gv[:, k] += p * slope.sum(0)
+            if w is not None:
+                gw[k] -= slope.mul_(x).sum()
     if p is not None and w is not None:
         gu, gv = gu * w, gv * w
     return Gradients(

@@ -105,7 +105,7 @@ def _refuse_unfinite(pairs: Pairs) -> None:
         bad = ~torch.isfinite(getattr(pairs, name)).all(1)
         if bad.any():
             row = int(bad.nonzero()[0])
-            raise ValueError(f"{name} must be finite, got {getattr(pairs, name)[row]} in row {row}")
+            raise ValueError(f"{name} must be finite, got nan or inf in row {row}")
     for name in ("weights", "row_potential", "column_potential"):
         x = getattr(pairs, name)
         if x is not None and bool(x.isnan().any()):
