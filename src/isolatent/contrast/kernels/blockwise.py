@@ -1,0 +1,153 @@
+"""Plain torch in tiles of rows, on any device, with memory for a few tiles only.
+
+A log-sum-exp is kept as top = max s and total = Σ exp(s - top): the backward pass recomputes s and
+takes exp(s - top) / total, which does not suffer from the rounding of a large logarithm.
+
+Distances are sums over coordinates of direct differences. For p = 2 the expansion
+|u|² + |v|² - 2u·v would be one matrix product, but its error is ε|u|² even for the close pairs that
+decide the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from isolatent.contrast.kernels.recompute import Gradients, Pairs, Reduction
+
+__all__ = ["CPU_TILE_BYTES", "TILE_BYTES", "backward", "forward"]
+
+# Of one (rows, M) array, of which at most four live at once: on a CPU small enough for the caches,
+# elsewhere large enough to keep a device busy.
+CPU_TILE_BYTES = 4 * 2**20
+TILE_BYTES = 32 * 2**20
+
+
+class State(NamedTuple):
+    """top and total of each row (B,) and, where asked for, of each column (M,)."""
+
+    top: Tensor
+    total: Tensor
+    column_top: Tensor
+    column_total: Tensor
+
+
+def _tiles(pairs: Pairs) -> Iterator[slice]:
+    budget = CPU_TILE_BYTES if pairs.v.device.type == "cpu" else TILE_BYTES
+    rows = max(1, budget // (len(pairs.v) * pairs.v.element_size()))
+    return (slice(i, min(i + rows, len(pairs.u))) for i in range(0, len(pairs.u), rows))
+
+
+def _power_(x: Tensor, q: float) -> Tensor:
+    """|x|^q in place, with |x|⁰ = 1."""
+    return x.abs_().pow_(q) if q != 1 else x.abs_()
+
+
+def _scores(pairs: Pairs, rows: slice) -> Tensor:
+    """The scores of one tile of rows (rows, M)."""
+    p, u, v, w, a, b, skip = pairs
+    if p is None:
+        s = (u[rows] if w is None else u[rows] * w) @ v.mT
+    else:
+        s = u.new_zeros(rows.stop - rows.start, len(v))
+        for k in range(u.shape[1]):
+            power = _power_(u[rows, k, None] - v[:, k], p)
+            s.sub_(power if w is None else power.mul_(w[k]))
+    if a is not None:
+        s.sub_(a[rows, None])
+    if b is not None:
+        s.sub_(b)
+    if skip is not None:  # gather and scatter: no mask of the size of s, no wait for a GPU
+        column = skip[rows, None].clamp_min(0)
+        kept = s.gather(1, column).masked_fill_(skip[rows, None] >= 0, -torch.inf)
+        s.scatter_(1, column, kept)
+    return s
+
+
+def _absorb(s: Tensor, dim: int, top: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """(top, total) together with the scores s along one dimension."""
+    new = torch.maximum(top, s.amax(dim))
+    more = (s - new.unsqueeze(dim)).exp_().sum(dim)
+    return new, total * (top - new).exp() + more
+
+
+def forward(reduction: Reduction, pairs: Pairs) -> tuple[tuple[Tensor, ...], State]:
+    """The reduced values and their state."""
+    rows, columns = len(pairs.u), len(pairs.v)
+    # The lowest top is finite, so that a row without columns has no inf - inf.
+    lowest = torch.finfo(pairs.u.dtype).min
+    top, total = pairs.u.new_full((rows,), lowest), pairs.u.new_zeros(rows)
+    column_top, column_total = pairs.u.new_full((columns,), lowest), pairs.u.new_zeros(columns)
+    for tile in _tiles(pairs):
+        s = _scores(pairs, tile)
+        if reduction == "row_softplus":
+            total[tile] = torch.logaddexp(s, s.new_zeros(())).sum(1)
+            continue
+        top[tile], total[tile] = _absorb(s, 1, top[tile], total[tile])
+        if reduction == "both_logsumexp":
+            column_top, column_total = _absorb(s, 0, column_top, column_total)
+    state = State(top, total, column_top, column_total)
+    if reduction == "row_softplus":
+        return (total,), state
+    values = (top + total.log(), column_top + column_total.log())
+    return (values if reduction == "both_logsumexp" else values[:1]), state
+
+
+def _quotient(g: Tensor, total: Tensor) -> Tensor:
+    """The quotient g / total, and 0 where nothing was summed."""
+    return torch.where(total > 0, g / total, 0)
+
+
+def _slopes_(
+    reduction: Reduction, s: Tensor, rows: slice, state: State, upstream: Sequence[Tensor]
+) -> Tensor:
+    """dL/ds of one tile, from the scores s, which it overwrites."""
+    if reduction == "row_softplus":  # softplus' = sigmoid
+        return s.sigmoid_().mul_(upstream[0][rows, None])
+    columns = None
+    if reduction == "both_logsumexp":
+        h = _quotient(upstream[1], state.column_total)
+        columns = (s - state.column_top).exp_().mul_(h)
+    g = _quotient(upstream[0][rows], state.total[rows])
+    c = s.sub_(state.top[rows, None]).exp_().mul_(g[:, None])
+    return c if columns is None else c.add_(columns)
+
+
+def backward(
+    reduction: Reduction, pairs: Pairs, state: State, upstream: Sequence[Tensor]
+) -> Gradients:
+    """Gradients to all inputs, one tile at a time."""
+    p, u, v, w, a, b, _ = pairs
+    gu, gv, gw = torch.zeros_like(u), torch.zeros_like(v), torch.zeros_like(u[0])
+    ga, gb = u.new_zeros(len(u)), u.new_zeros(len(v))
+    for rows in _tiles(pairs):
+        c = _slopes_(reduction, _scores(pairs, rows), rows, state, upstream)
+        ga[rows] = -c.sum(1)
+        gb -= c.sum(0)
+        if p is None:  # s = Σ_k w_k u_k v_k
+            pulled = c @ v
+            gu[rows] = pulled if w is None else pulled * w
+            gv += c.mT @ (u[rows] if w is None else u[rows] * w)
+            gw += (u[rows] * pulled).sum(0)
+            continue
+        for k in range(u.shape[1]):  # s = -Σ_k w_k |x|^p with x = u_k - v_k
+            x = u[rows, k, None] - v[:, k]
+            slope = x * c if p == 2 else x.sign().mul_(c)  # c |x|^(p-1) sign(x)
+            if p not in (1, 2):
+                slope.mul_(_power_(x.clone(), p - 1))
+            gu[rows, k] = -p * slope.sum(1)
+            gv[:, k] += p * slope.sum(0)
+            if w is not None:
+                gw[k] -= slope.mul_(x).sum()
+    if p is not None and w is not None:
+        gu, gv = gu * w, gv * w
+    return Gradients(
+        gu,
+        gv,
+        None if w is None else gw,
+        None if a is None else ga,
+        None if b is None else gb,
+    )
