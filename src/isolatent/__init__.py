@@ -10,9 +10,17 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isolatent.contrast import NCE as NCE
+    from isolatent.contrast import NWJ as NWJ
+    from isolatent.contrast import AlignUniform as AlignUniform
+    from isolatent.contrast import AnInfoNCE as AnInfoNCE
+    from isolatent.contrast import ConstantPotential as ConstantPotential
     from isolatent.contrast import Dot as Dot
+    from isolatent.contrast import Ensemble as Ensemble
     from isolatent.contrast import InfoNCE as InfoNCE
     from isolatent.contrast import Lp as Lp
+    from isolatent.contrast import NetworkPotential as NetworkPotential
+    from isolatent.contrast import SpectralContrastive as SpectralContrastive
     from isolatent.evaluation import Guarantee as Guarantee
     from isolatent.evaluation import Interval as Interval
     from isolatent.evaluation import block_mcc as block_mcc
@@ -55,7 +63,10 @@ _EXPORTS = {
         *("InvertibleMLP", "Linear", "Identity", "FlowMixing", "World"),
     ),
     "pairs": ("PairSource", "WorldPairs", "ArrayPairs", "SeriesPairs"),
-    "contrast": ("Dot", "Lp", "InfoNCE"),
+    "contrast": (
+        *("Dot", "Lp", "ConstantPotential", "NetworkPotential", "InfoNCE", "AnInfoNCE", "NCE"),
+        *("SpectralContrastive", "NWJ", "AlignUniform", "Ensemble"),
+    ),
     "evaluation": (
         *("linear_r2", "mcc", "block_r2", "block_mcc", "bootstrap", "Interval", "Guarantee"),
     ),

@@ -1,8 +1,9 @@
-"""Similarities s(u, v) = -δ(u, v) between codes."""
+"""Similarities s(u, v) = -d(u, v) between codes."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +13,25 @@ from isolatent.checks import check_real, check_scale
 __all__ = ["Dot", "Lp", "Similarity"]
 
 
-class Similarity(nn.Module):
-    """A function of two codes, evaluated for all pairs of rows at once."""
+class Similarity(nn.Module, ABC):
+    """A function of two codes; losses evaluate it for all pairs through the kernels.
+
+    Attributes:
+        p: The power of the distance, or None for an inner product.
+    """
+
+    p: float | None
 
     @abstractmethod
+    def coordinate_weights(self, n: int) -> Tensor:
+        """The weights (n,) of the coordinates, differentiable where they are learned."""
+
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
-        """Similarities (B, M) of the rows of u (B, n) with the rows of v (M, n)."""
+        """Similarities (...) of codes u and v (..., n), broadcast against each other."""
+        weights = self.coordinate_weights(u.shape[-1]).to(u)
+        if self.p is None:
+            return (weights * u * v).sum(-1)
+        return -(weights * (u - v).abs() ** self.p).sum(-1)
 
 
 class Dot(Similarity):
@@ -26,8 +40,13 @@ class Dot(Similarity):
     Args:
         scale: κ > 0, or its start.
         learn_scale: Whether κ is a parameter, kept positive as :math:`e^{\log\kappa}`.
+
+    Example:
+        >>> Dot(scale=2.0)(torch.tensor([1.0, 0.0]), torch.tensor([3.0, 4.0]))
+        tensor(6.)
     """
 
+    p = None
     log_scale: Tensor
 
     def __init__(self, scale: float = 1.0, learn_scale: bool = False) -> None:
@@ -43,26 +62,36 @@ class Dot(Similarity):
         """The current κ."""
         return self.log_scale.exp()
 
-    def forward(self, u: Tensor, v: Tensor) -> Tensor:
-        """Similarities (B, M)."""
-        return (self.scale.to(u) * u) @ v.mT
+    def coordinate_weights(self, n: int) -> Tensor:
+        return self.scale.expand(n)
+
+    def extra_repr(self) -> str:
+        return f"scale={self.scale.item():g}"
 
 
 class Lp(Similarity):
     r"""The negative p-th power of an Lp norm: :math:`s(u, v) = -\sum_k \lambda_k |u_k - v_k|^p`.
 
+    There is no ½ in it: for p = 2 the matching density is a normal with
+    :math:`\sigma_k^2 = 1 / (2\lambda_k)`.
+
     Args:
-        p: The exponent, at least 1.
+        p: The exponent, any real number of at least 1. 1, 1.5, 2, 2.5, 3 and 4 are the fast ones.
         weights: λ > 0, one number or one per dimension, or their start.
         learn_weights: Whether λ is a parameter, kept positive as :math:`e^{\log\lambda}`.
+
+    Example:
+        >>> Lp(p=1, weights=[1.0, 10.0])(torch.zeros(2), torch.tensor([0.5, 0.1]))
+        tensor(-1.5000)
     """
 
+    p: float
     log_weights: Tensor
 
     def __init__(
         self,
         p: float = 2.0,
-        weights: float | tuple[float, ...] = 1.0,
+        weights: float | Sequence[float] | Tensor = 1.0,
         learn_weights: bool = False,
     ) -> None:
         super().__init__()
@@ -78,7 +107,14 @@ class Lp(Similarity):
         """The current λ."""
         return self.log_weights.exp()
 
-    def forward(self, u: Tensor, v: Tensor) -> Tensor:
-        """Similarities (B, M)."""
-        root = self.weights.to(u) ** (1 / self.p)
-        return -(torch.cdist(root * u, root * v, p=self.p) ** self.p)
+    def coordinate_weights(self, n: int) -> Tensor:
+        weights = self.weights
+        if weights.ndim == 1 and len(weights) != n:
+            raise ValueError(
+                f"weights must be one number or one per dimension of the codes ({n}), "
+                f"got {len(weights)}"
+            )
+        return weights.expand(n)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p:g}, weights={self.weights.tolist()}"
