@@ -25,7 +25,7 @@ def with_threads(count, function):
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("p", [None, 1])
 def test_two_runs_are_equal_to_the_bit(lab, p, threads):
-    problem = lab.draw(lab.COMPILED[torch.float32][p], p, 301, 517, 6).to(torch.float32)
+    problem = lab.draw(lab.COMPILED[torch.float32][p], p, 2001, 1517, 6).to(torch.float32)
     once, again = (with_threads(threads, lambda: lab.evaluate(problem, "numba")) for _ in range(2))
     assert all(torch.equal(once[k], again[k]) for k in once)
 
