@@ -1,36 +1,77 @@
-"""Encoders: whitening whitens, heads land where they say, training starts linear."""
+"""Encoders: whitening whitens, heads land where they say, networks have the shapes they promise."""
 
 import pytest
 import torch
+from torch import nn
 
-from isolatent.encoders import MLP, BoxHead, SphereHead, Whitening
+from isolatent.encoders import (
+    MLP,
+    BoxHead,
+    ConvEncoder,
+    PaperMLP,
+    ResidualEncoder,
+    SphereHead,
+    Whitening,
+)
 
 
 def test_whitened_data_has_identity_covariance(generator):
     x = torch.randn(5000, 6, generator=generator) @ torch.randn(6, 6, generator=generator) + 3
-    white = Whitening(x)(x)
+    white = Whitening(6).fit([x])(x)
     torch.testing.assert_close(torch.cov(white.T), torch.eye(6), atol=2e-3, rtol=0)
     torch.testing.assert_close(white.mean(0), torch.zeros(6), atol=1e-3, rtol=0)
+
+
+def test_a_stream_of_batches_is_as_good_as_one(generator):
+    x = torch.randn(1000, 4, generator=generator) * 3 + 100
+    whole, parts = Whitening(4).fit([x]), Whitening(4).fit(x.split([1, 99, 500, 400]))
+    for name in ("mean", "matrix"):
+        torch.testing.assert_close(getattr(parts, name), getattr(whole, name), rtol=1e-6, atol=1e-7)
+    loaded = Whitening(4)
+    loaded.load_state_dict(whole.state_dict())
+    torch.testing.assert_close(loaded(x), whole(x), rtol=0, atol=0)
 
 
 def test_whitening_leaves_dead_directions_small(generator):
     x = torch.randn(500, 3, generator=generator)
     x[:, 2] = x[:, 1]
-    assert Whitening(x)(x).abs().max() < 10
-    with pytest.raises(ValueError, match="every column is constant"):
-        Whitening(torch.ones(10, 2))
-    with pytest.raises(ValueError, match=r"shape \(N, m\) with N >= 2"):
-        Whitening(torch.ones(1, 2))
+    assert Whitening(3).fit([x])(x).abs().max() < 10
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([torch.ones(10, 2)], "every column is constant"),
+        ([torch.ones(1, 2)], "at least 2 rows in all, got 1"),
+        ([], "at least 2 rows in all, got 0"),
+        ([torch.ones(3, 3)], r"batches must have shape \(N, 2\), got \(3, 3\)"),
+    ],
+)
+def test_whitening_refuses_what_it_cannot_use(batches, message):
+    with pytest.raises(ValueError, match=message):
+        Whitening(2).fit(batches)
 
 
 def test_heads_land_where_they_say(generator):
     h = 5 * torch.randn(200, 4, generator=generator)
-    torch.testing.assert_close(SphereHead()(h).norm(dim=-1), torch.ones(200))
-    boxed = BoxHead(4, bound=3.0)(h)
+    torch.testing.assert_close(SphereHead(2.0)(h).norm(dim=-1), torch.full((200,), 2.0))
+    boxed = BoxHead(bound=3.0)(h)
     assert (boxed >= 0).all()
     assert (boxed <= 3).all()
-    assert len(list(BoxHead(4).parameters())) == 1
-    assert not list(BoxHead(4, learn_bound=False).parameters())
+
+
+@pytest.mark.parametrize(
+    ("head", "learned"),
+    [
+        (SphereHead(), 0),
+        (SphereHead(learn_radius=True), 1),
+        (BoxHead(), 1),
+        (BoxHead(learn_bound=False), 0),
+    ],
+)
+def test_sizes_are_learned_or_not(head, learned):
+    assert len(list(head.parameters())) == learned
+    assert len(head.state_dict()) == 1
 
 
 def test_a_perceptron_with_a_skip_starts_linear(generator):
@@ -39,3 +80,34 @@ def test_a_perceptron_with_a_skip_starts_linear(generator):
     torch.testing.assert_close(encoder(2 * x) - encoder(x), encoder(x) - encoder(0 * x))
     bent = MLP(5, 3, hidden=(16,), skip=False)
     assert not torch.allclose(bent(2 * x) - bent(x), bent(x) - bent(0 * x))
+
+
+def test_the_papers_perceptron_is_the_papers():
+    layers = list(PaperMLP(10, 10).network)
+    widths = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
+    assert widths == [100, 500, 500, 500, 500, 100, 10]
+    slopes = {layer.negative_slope for layer in layers if isinstance(layer, nn.LeakyReLU)}
+    assert slopes == {0.01}
+
+
+def test_the_papers_convolutions_are_the_papers(generator):
+    encoder = ConvEncoder(10)
+    convolutions = [m for m in encoder.modules() if isinstance(m, nn.Conv2d)]
+    assert [c.out_channels for c in convolutions] == [32, 32, 64, 64, 256]
+    assert all(c.kernel_size == (4, 4) for c in convolutions)
+    assert encoder(torch.rand(3, 1, 64, 64, generator=generator)).shape == (3, 10)
+    with pytest.raises(
+        ValueError, match=r"x must have shape \(N, 1, 64, 64\), got \(3, 1, 32, 32\)"
+    ):
+        encoder(torch.rand(3, 1, 32, 32))
+
+
+@pytest.mark.parametrize("size", [16, 64, 75])
+def test_a_residual_code_does_not_depend_on_its_company(size, generator):
+    encoder = ResidualEncoder(5)
+    x = torch.rand(4, 3, size, size, generator=generator)
+    h = encoder(x)
+    assert h.shape == (4, 5)
+    torch.testing.assert_close(encoder(x[:1]), h[:1], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="widths must be multiples of 8"):
+        ResidualEncoder(5, widths=(30, 60))

@@ -1,7 +1,16 @@
 """From observations to codes: whitening, networks and output heads."""
 
+from isolatent.encoders.convolutions import ConvEncoder, ResidualEncoder
 from isolatent.encoders.heads import BoxHead, SphereHead
-from isolatent.encoders.networks import MLP
+from isolatent.encoders.networks import MLP, PaperMLP
 from isolatent.encoders.whitening import Whitening
 
-__all__ = ["MLP", "BoxHead", "SphereHead", "Whitening"]
+__all__ = [
+    "MLP",
+    "BoxHead",
+    "ConvEncoder",
+    "PaperMLP",
+    "ResidualEncoder",
+    "SphereHead",
+    "Whitening",
+]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Self
+
 import torch
 from torch import Tensor, nn
+
+from isolatent.checks import check_integer, check_real
 
 __all__ = ["Whitening"]
 
@@ -11,35 +16,60 @@ __all__ = ["Whitening"]
 class Whitening(nn.Module):
     r"""The map :math:`x \mapsto C^{-1/2} (x - \mu)` with mean and covariance of the data.
 
-    Directions whose variance is below ``tolerance`` times the largest are not blown up: they are
-    divided by the square root of that floor instead.
+    It starts as the identity, and :meth:`fit` estimates both in one pass over batches, so the data
+    may be larger than memory; they are stored with the model. Directions whose variance is below
+    ``tolerance`` times the largest are not blown up: they are divided by the square root of that
+    floor instead.
 
     Args:
-        x: Observations (N, m) from which mean and covariance are estimated.
+        n_features: Observed dimensions m.
         tolerance: Relative floor of the variances.
 
     Example:
         >>> x = torch.randn(1000, 3) @ torch.randn(3, 3) + 5
-        >>> torch.allclose(torch.cov(Whitening(x)(x).T), torch.eye(3), atol=1e-3)
+        >>> whitening = Whitening(3).fit(x.split(100))
+        >>> torch.allclose(torch.cov(whitening(x).T), torch.eye(3), atol=1e-3)
         True
     """
 
     mean: Tensor
     matrix: Tensor
 
-    def __init__(self, x: Tensor, tolerance: float = 1e-8) -> None:
+    def __init__(self, n_features: int, tolerance: float = 1e-8) -> None:
         super().__init__()
-        if x.ndim != 2 or len(x) < 2:
-            raise ValueError(f"x must have shape (N, m) with N >= 2, got {tuple(x.shape)}")
-        double = x.double()
-        mean = double.mean(0)
-        variances, axes = torch.linalg.eigh(torch.cov(double.T).reshape(x.shape[1], x.shape[1]))
-        floor = tolerance * float(variances.max())
+        self.n_features = check_integer("n_features", n_features, at_least=1)
+        self.tolerance = check_real("tolerance", tolerance, above=0, below=1)
+        self.register_buffer("mean", torch.zeros(n_features))
+        self.register_buffer("matrix", torch.eye(n_features))
+
+    def fit(self, batches: Iterable[Tensor]) -> Self:
+        """Estimate mean and covariance from batches (N_b, m), in float64."""
+        count = 0
+        mean = torch.zeros(self.n_features, dtype=torch.float64)
+        scatter = torch.zeros(self.n_features, self.n_features, dtype=torch.float64)
+        for batch in batches:
+            if batch.ndim != 2 or batch.shape[1] != self.n_features:
+                raise ValueError(
+                    f"batches must have shape (N, {self.n_features}), got {tuple(batch.shape)}"
+                )
+            rows = batch.detach().cpu().double()
+            total = count + len(rows)
+            step = rows.mean(0) - mean
+            centred = rows - rows.mean(0)
+            # Chan's update: the scatter of two groups is theirs and that between their means.
+            scatter += centred.mT @ centred + torch.outer(step, step) * count * len(rows) / total
+            mean += step * len(rows) / total
+            count = total
+        if count < 2:
+            raise ValueError(f"batches must hold at least 2 rows in all, got {count}")
+        variances, axes = torch.linalg.eigh(scatter / (count - 1))
+        floor = self.tolerance * float(variances.max())
         if floor <= 0:
-            raise ValueError("x must vary, but every column is constant")
+            raise ValueError("batches must vary, but every column is constant")
         matrix = (axes * variances.clamp(min=floor).rsqrt()) @ axes.mT
-        self.register_buffer("mean", mean.to(x.dtype))
-        self.register_buffer("matrix", matrix.to(x.dtype))
+        self.mean.copy_(mean)
+        self.matrix.copy_(matrix)
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten observations (N, m)."""

@@ -181,9 +181,9 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
         if isinstance(self.encoder, nn.Module):
             return deepcopy(self.encoder)  # the one given stays as it is, and can be fitted again
         check_one_of("encoder", self.encoder, ["mlp"])
-        head: dict[str, nn.Module] = {"sphere": SphereHead(), "box": BoxHead(n)}
+        head: dict[str, nn.Module] = {"sphere": SphereHead(), "box": BoxHead()}
         network = nn.Sequential(
-            Whitening(x), MLP(x.shape[1], n), head.get(self.space, nn.Identity())
+            Whitening(x.shape[1]).fit([x]), MLP(x.shape[1], n), head.get(self.space, nn.Identity())
         )
         return network.to(x.dtype)
 
