@@ -33,15 +33,24 @@ POSITIVES = 100_000
 LIMIT = 0.5  # seconds
 
 LINEAR = tuple(torch.linspace(5, 25, N).tolist())
-CASES: list[tuple[Space, Distribution]] = [
-    *((Sphere(N), VonMisesFisher(kappa)) for kappa in (1.0, 10.0, 300.0)),
-    (Sphere(N), AnisotropicNormal(LINEAR)),
-    (Sphere(N), ShellNormal(LINEAR)),
+CASES: list[tuple[str, Space, Distribution]] = [
     *(
-        (space, distribution)
+        (f"VonMisesFisher({kappa})", Sphere(N), VonMisesFisher(kappa))
+        for kappa in (1.0, 10.0, 300.0)
+    ),
+    ("AnisotropicNormal(linspace(5, 25))", Sphere(N), AnisotropicNormal(LINEAR)),
+    ("ShellNormal(linspace(5, 25))", Sphere(N), ShellNormal(LINEAR)),
+    *(
+        (repr(distribution), space, distribution)
         for space in (Sphere(N), Box(N), Euclidean(N), HollowBall(N), CubeGrid(N))
         for distribution in (Laplace(0.05), Normal(0.05), GeneralizedNormal(3.0, 0.05))
     ),
+    ("Normal(std=1.0)", HollowBall(N), Normal(1.0)),
+]
+
+ACCEPTANCE: list[tuple[str, tuple[float, ...], bool]] = [
+    ("linspace(5, 300), uniform anchors", tuple(torch.linspace(5, 300, 40).tolist()), False),
+    ("5, 39 times 300, anchor on the soft axis", (5.0, *(300.0,) * 39), True),
 ]
 
 
@@ -61,6 +70,14 @@ def seconds(space: Space, distribution: Distribution, repeats: int = 5) -> float
     return statistics.median(times)
 
 
+def acceptance(weights: tuple[float, ...], on_axis: bool) -> float:
+    space, generator = Sphere(len(weights)), torch.Generator().manual_seed(0)
+    anchors = space.sample(POSITIVES, generator)
+    if on_axis:
+        anchors = space.center().float().expand_as(anchors).contiguous()
+    return AnisotropicNormal(weights).acceptance_rate(space, anchors, generator)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("results/benchmarks/sampling.md"))
@@ -73,29 +90,15 @@ def main() -> None:
         "|---|---|---|",
     ]
     slow = []
-    for space, distribution in CASES:
+    for name, space, distribution in CASES:
         taken = seconds(space, distribution)
-        name = (
-            f"{type(distribution).__name__}(linspace(5, 25))"
-            if distribution
-            in (
-                AnisotropicNormal(LINEAR),
-                ShellNormal(LINEAR),
-            )
-            else repr(distribution)
-        )
         lines.append(f"| {space!r} | {name} | {taken:.3f} |")
         print(lines[-1], flush=True)
         slow += [name] if taken > LIMIT else []
-    generator = torch.Generator().manual_seed(0)
-    rate = AnisotropicNormal(tuple(torch.linspace(5, 300, 40).tolist())).acceptance_rate(
-        Sphere(40), Sphere(40).sample(POSITIVES, generator), generator
-    )
-    lines += [
-        "",
-        f"Acceptance of `AnisotropicNormal(linspace(5, 300))` on `Sphere(40)`: {rate:.2f}.",
-    ]
-    print(lines[-1])
+    lines += ["", "Acceptance of `AnisotropicNormal(weights)` on `Sphere(40)`:", ""]
+    for name, weights, on_axis in ACCEPTANCE:
+        lines.append(f"- {name}: {acceptance(weights, on_axis):.2f}")
+        print(lines[-1], flush=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text("\n".join(lines) + "\n")
     if slow:

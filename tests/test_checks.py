@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from isolatent.checks import check_integer, check_one_of, check_real, check_scale
+from isolatent.checks import (
+    check_generator,
+    check_integer,
+    check_one_of,
+    check_real,
+    check_scale,
+    check_tensor,
+)
 
 
 def test_accepted_values_come_back_as_plain_numbers():
@@ -18,6 +25,12 @@ def test_accepted_values_come_back_as_plain_numbers():
     assert check_scale("s", torch.tensor([1.0, 2.0])) == (1.0, 2.0)
     assert check_scale("s", torch.tensor(3.0)) == 3.0
     assert check_one_of("m", "a", ("a", "b")) == "a"
+    assert check_integer("n", 3, at_least=1, at_most=3) == 3
+    generator = torch.Generator()
+    assert check_generator("g", generator) is generator
+    tensor = torch.zeros(2)
+    assert check_tensor("z", tensor) is tensor
+    assert check_tensor("z", np.zeros(2, np.float16)).dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -33,6 +46,12 @@ def test_accepted_values_come_back_as_plain_numbers():
         (lambda: check_real("n", 1.0, above=1.0), ValueError),
         (lambda: check_real("n", 0.9, at_least=1.0), ValueError),
         (lambda: check_real("n", 1.0, below=1.0), ValueError),
+        (lambda: check_integer("n", 4, at_least=1, at_most=3), ValueError),
+        (lambda: check_generator("n", 0), TypeError),
+        (lambda: check_generator("n", None), TypeError),
+        (lambda: check_tensor("n", "1"), TypeError),
+        (lambda: check_tensor("n", [[1], [1, 2]]), ValueError),
+        (lambda: check_tensor("n", torch.tensor(1j)), TypeError),
         (lambda: check_scale("n", []), TypeError),
         (lambda: check_scale("n", None), TypeError),
         (lambda: check_scale("n", True), TypeError),

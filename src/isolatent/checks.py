@@ -5,14 +5,19 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
 
 __all__ = [
     "IsolatentWarning",
+    "check_generator",
     "check_integer",
     "check_one_of",
     "check_real",
     "check_scale",
+    "check_tensor",
 ]
 
 
@@ -20,18 +25,34 @@ class IsolatentWarning(UserWarning):
     """Something was decided for the user, or cannot be trusted; never a mere notice."""
 
 
-def check_integer(name: str, value: Any, *, at_least: int) -> int:
-    """Return ``value`` as an int of at least ``at_least``.
+def check_generator(name: str, value: Any) -> Generator:
+    """Return ``value`` if it is a torch generator.
+
+    Example:
+        >>> check_generator("generator", 7)
+        Traceback (most recent call last):
+        TypeError: generator must be a torch.Generator, got 7
+    """
+    from torch import Generator  # here, so that the other checks stay quick to import
+
+    if not isinstance(value, Generator):
+        raise TypeError(f"{name} must be a torch.Generator, got {value!r}")
+    return value
+
+
+def check_integer(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
+    """Return ``value`` as an int in the stated range, both ends included.
 
     Example:
         >>> check_integer("n", 0, at_least=1)
         Traceback (most recent call last):
         ValueError: n must be an integer >= 1, got 0
     """
+    expected = f"an integer >= {at_least}" + ("" if at_most is None else f" and <= {at_most}")
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer >= {at_least}, got {value!r}")
-    if value < at_least:
-        raise ValueError(f"{name} must be an integer >= {at_least}, got {value!r}")
+        raise TypeError(f"{name} must be {expected}, got {value!r}")
+    if value < at_least or (at_most is not None and int(value) > at_most):
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
     return int(value)
 
 
@@ -97,3 +118,32 @@ def check_one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     if value not in names:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, names))}, got {value!r}")
     return str(value)
+
+
+def check_tensor(name: str, value: Any) -> Tensor:
+    """Return numbers in any container as a float32 or float64 tensor.
+
+    Tensors stay where they are; float64 and integers become float64, shorter floats float32.
+
+    Example:
+        >>> check_tensor("z", [[1, 2]])
+        tensor([[1., 2.]], dtype=torch.float64)
+    """
+    import numpy as np
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # rows of different lengths
+            raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from error
+        if array.dtype.kind not in "fiu":
+            raise TypeError(f"{name} must be an array of real numbers, got {value!r}")
+        short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        # A copy in native byte order: torch takes neither foreign ones nor long doubles.
+        value = torch.from_numpy(array.astype(np.float32 if short else np.float64))
+    if value.is_complex() or value.dtype == torch.bool:
+        raise TypeError(f"{name} must be real, got a tensor of {value.dtype}")
+    if value.dtype in (torch.float32, torch.float64):
+        return value
+    return value.to(torch.float32 if value.is_floating_point() else torch.float64)

@@ -91,10 +91,54 @@ def test_a_bad_row_of_a_memory_map_is_named_when_it_is_drawn(tmp_path):
 def test_a_split_deals_out_every_pair_once():
     most, rest = ArrayPairs(X, -X).split(0.25, torch.Generator().manual_seed(0))
     assert (len(most), len(rest)) == (15, 5)
-    rows = np.concatenate([most.x, rest.x])
+    rows = torch.cat([most.all()[0], rest.all()[0]])
     assert sorted(rows[:, 0].tolist()) == X[:, 0].tolist()
     x, x_pos = rest.all()
     assert torch.equal(x, -x_pos)
+
+
+def test_splits_share_the_arrays(tmp_path):
+    big = np.memmap(tmp_path / "big", np.float32, "w+", shape=(5_000_000, 1000))  # 20 GB, sparse
+    most, rest = ArrayPairs(big, big).split(0.1, torch.Generator().manual_seed(0))
+    assert most.x is rest.x is rest.x_pos is big
+    assert (len(most), len(rest)) == (4_500_000, 500_000)
+    again, _ = rest.split(0.5, torch.Generator().manual_seed(0))
+    assert set(again.rows) < set(rest.rows)
+    assert again.sample(8, torch.Generator().manual_seed(0))[0].shape == (8, 1000)
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(20, 20), (20, 7), (1000, 100), (100_000, 5000)])
+def test_no_pair_comes_twice_in_a_batch(rows, batch):
+    x = np.arange(rows, dtype=float)[:, None]
+    source, generator = ArrayPairs(x, x), torch.Generator().manual_seed(0)
+    batches = [source.sample(batch, generator)[0] for _ in range(3)]
+    assert all(len(drawn.unique()) == batch for drawn in batches)
+    assert not torch.equal(batches[0], batches[1])
+
+
+def test_a_batch_larger_than_the_data_goes_round():
+    drawn, _ = ArrayPairs(X, X).sample(50, torch.Generator().manual_seed(0))
+    assert len(drawn[:20].unique(dim=0)) == len(drawn[20:40].unique(dim=0)) == 20
+    assert len(drawn) == 50
+
+
+def test_each_pair_and_place_is_equally_likely():
+    x = np.arange(9.0)[:, None]
+    source, generator = ArrayPairs(x, x), torch.Generator().manual_seed(0)
+    draws = torch.cat([source.sample(2, generator)[0].T for _ in range(9000)])
+    for column in draws.T:
+        counts = torch.bincount(column.long(), minlength=9)
+        assert (counts - 1000).abs().max() < 4.5 * 1000**0.5
+
+
+def test_foreign_numbers_are_converted():
+    for array in (
+        *(X.astype(dtype) for dtype in (">f8", ">f4", ">i2", np.longdouble, np.float16)),
+        *(torch.from_numpy(X).to(dtype) for dtype in (torch.float16, torch.bfloat16)),
+    ):
+        x, x_pos = ArrayPairs(array, array).all()
+        assert x.tolist() == x_pos.tolist() == X.tolist()
+        SeriesPairs(array).sample(3, torch.Generator())
 
 
 def test_dtypes():
@@ -120,6 +164,16 @@ def test_dtypes():
         (lambda: ArrayPairs(X[0], X[0]), ValueError, "x must have shape"),
         (lambda: ArrayPairs(X, X * np.nan), ValueError, "x_pos must be finite, but row 0"),
         (lambda: ArrayPairs(X.astype(str), X), TypeError, "x must be numeric, got dtype"),
+        (lambda: ArrayPairs(X * 1j, X), TypeError, "x must be real, got dtype complex128"),
+        (lambda: ArrayPairs(X, X).split(0.05, torch.Generator()), ValueError, "share must leave"),
+        (lambda: ArrayPairs(X, X).split(0.95, torch.Generator()), ValueError, "share must leave"),
+        (lambda: ArrayPairs(X, X).sample(3, 7), TypeError, "generator must be a torch.Generator"),
+        (lambda: SeriesPairs(X).sample(3, None), TypeError, "generator must be a torch.Generator"),
+        (lambda: WorldPairs(WORLD).sample(3, None), TypeError, "generator must be a torch.Gen"),
+        (lambda: SeriesPairs(X, lag=(1, 2, 3)), ValueError, "the shortest and the longest lag"),
+        (lambda: SeriesPairs(X, lag=[3]), ValueError, "the shortest and the longest lag"),
+        (lambda: SeriesPairs(X, lag="12"), TypeError, "lag must be an integer >= 1, got '12'"),
+        (lambda: SeriesPairs(X, lag=[3, 2]), ValueError, "lag must be an integer >= 3, got 2"),
         (lambda: SeriesPairs(X, lag=0), ValueError, "lag must be an integer >= 1, got 0"),
         (lambda: SeriesPairs(X, lag=(3, 2)), ValueError, "lag must be an integer >= 3, got 2"),
         (lambda: SeriesPairs(X, lag=(20, 20)), ValueError, "lag must be shorter than some session"),

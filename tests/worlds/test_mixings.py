@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isolatent.worlds import FlowMixing, Identity, InvertibleMLP, Linear
+from isolatent.worlds import FlowMixing, Identity, InvertibleMLP, Linear, Mixing
 from isolatent.worlds.activations import ACTIVATIONS
 
 MIXINGS = [
@@ -27,6 +27,32 @@ def test_inverse_undoes_the_mixing(mixing, dtype, tolerance, generator):
     assert x.dtype == dtype
     assert x.shape == (2000, built.n_observed)
     assert (built.inverse(x) - z).abs().max() < tolerance
+    if getattr(mixing, "activation", None) != "elu" and not isinstance(mixing, FlowMixing):
+        wide = 3 * torch.randn(2000, 10, generator=generator, dtype=dtype)
+        error = (built.inverse(built(wide)) - wide).norm(dim=-1) / wide.norm(dim=-1)
+        assert error.max() < tolerance
+
+
+def test_elu_says_when_rounding_has_eaten_the_latents(generator):
+    mixing = InvertibleMLP(2, "elu", condition_draws=100).build(4, generator)
+    far = 100 * torch.randn(500, 4, generator=generator)
+    with pytest.raises(ValueError, match=r"x was rounded beyond what elu can invert.*leaky_elu"):
+        mixing.inverse(mixing(far))
+
+
+@pytest.mark.parametrize("mixing", MIXINGS, ids=repr)
+def test_weights_are_the_modules_state(mixing, generator):
+    built, other = mixing.build(10, generator), mixing.build(10, generator)
+    other.load_state_dict(built.state_dict())
+    z = torch.rand(20, 10, generator=generator)
+    assert torch.equal(other(z), built(z))
+    assert torch.equal(other.inverse(built(z)), built.inverse(built(z)))
+    assert not any(weight.requires_grad for weight in built.parameters())
+
+
+def test_a_mixing_is_abstract():
+    with pytest.raises(TypeError, match="abstract"):
+        Mixing()
 
 
 @pytest.mark.parametrize("mixing", MIXINGS, ids=repr)
@@ -88,12 +114,20 @@ def test_building_does_not_touch_the_global_stream(generator):
         (lambda g: InvertibleMLP(3, condition_draws=0), ValueError, "condition_draws must be"),
         (lambda g: Linear(matrix=[[1.0, 1.0], [1.0, 1.0]]), ValueError, "full column rank"),
         (lambda g: Linear(matrix=[[1.0, 0.0], [0.0, 1.0]]).build(3, g), ValueError, "n = 3"),
+        (
+            lambda g: Linear(7, [[1.0, 0.0], [0.0, 1.0]]),
+            ValueError,
+            "n_observed must be the number",
+        ),
+        (lambda g: Linear(matrix="a"), ValueError, "matrix must be a finite m x n matrix"),
+        (lambda g: Linear(matrix=[[1.0, 2.0], [3.0]]), ValueError, "matrix must be a rectangular"),
+        (lambda g: Linear(matrix=torch.zeros(2, 0)), ValueError, "matrix must be a finite m x n"),
         (lambda g: FlowMixing(transforms=1), ValueError, "transforms must be an integer >= 2"),
         (lambda g: FlowMixing().build(1, g), ValueError, "n .for FlowMixing. must be"),
         (lambda g: Identity()(torch.zeros(2, 2)), RuntimeError, "no weights yet"),
         (lambda g: Identity().build(3, g)(torch.zeros(2, 2)), ValueError, r"shape \(N, 3\)"),
         (lambda g: Identity().build(0, g), ValueError, "n must be an integer >= 1, got 0"),
-        (lambda g: ACTIVATIONS["elu"][1](torch.tensor([-2.0]), 0.2), ValueError, "above -1"),
+        (lambda g: ACTIVATIONS["elu"][1](torch.tensor([-2.0]), 0.2), ValueError, "rounded beyond"),
     ],
 )
 def test_wrong_arguments(make, error, message, generator):

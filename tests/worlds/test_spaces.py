@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,6 +37,7 @@ def test_uniform_samples_lie_in_the_space(space, dtype, generator):
 @pytest.mark.parametrize("space", SPACES, ids=repr)
 def test_projection_lands_inside_and_is_idempotent(space, generator):
     far = 3 * torch.randn(500, space.n, generator=generator, dtype=torch.float64)
+    far[0], far[1:5], far[5:9] = 0, far[1:5] * 1e-200, far[5:9] * 1e200
     projected = space.project(far)
     assert space.contains(projected).all()
     torch.testing.assert_close(space.project(projected), projected)
@@ -100,6 +102,32 @@ def test_contains_refuses_what_is_outside(space, generator):
         assert not space.contains(inside + 100).any()
 
 
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_contains_is_relative_to_the_size_of_the_space(size):
+    for space in (Sphere(2, size), HollowBall(2, size / 2, size)):
+        edge = torch.tensor([[size, 0.0]], dtype=torch.float64)
+        assert space.contains(edge * (1 + 1e-15)).all()
+        assert not space.contains(edge * (1 + 1e-4)).any()
+        assert space.contains(edge * (1 + 1e-4), tolerance=1e-3).all()
+        assert not space.contains(0 * edge).any()
+    assert not Box(2, 0.0, size).contains(torch.full((1, 2), 5 * size)).any()
+    assert Box(2, 0.0, size).contains(torch.full((1, 2), size)).all()
+    assert not Product(Sphere(2, 1e6), Box(2, 0, size)).contains([[1e6, 0, 5 * size, 0]]).any()
+
+
+def test_points_may_come_in_any_container():
+    points = [[0, 1], [1, 3]]
+    foreign = (">f8", np.longdouble, np.float16, np.int32)
+    for z in (
+        points,
+        torch.tensor(points),
+        torch.tensor(points).bfloat16(),
+        *(np.array(points, dtype) for dtype in foreign),
+    ):
+        assert Box(2).contains(z).tolist() == [True, False]
+        assert Box(2).project(z).tolist() == [[0, 1], [1, 1]]
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -116,6 +144,11 @@ def test_contains_refuses_what_is_outside(space, generator):
         (lambda: Product(), TypeError, "spaces must be one or more Space objects"),
         (lambda: Product(3), TypeError, "spaces must be one or more Space objects"),
         (lambda: Euclidean(2).sample(3, torch.Generator()), ValueError, "unbounded"),
+        (lambda: Box(2).contains(None), TypeError, "z must be an array of real numbers, got None"),
+        (lambda: Box(2).contains("abc"), TypeError, "z must be an array of real numbers"),
+        (lambda: Box(2).contains([[1, 2], [3]]), ValueError, "z must be a rectangular array"),
+        (lambda: Box(2).project(torch.zeros(1, 2).cfloat()), TypeError, "z must be real"),
+        (lambda: Box(2).sample(3, 0), TypeError, "generator must be a torch.Generator, got 0"),
         (lambda: Box(2).contains(torch.zeros(3, 4)), ValueError, r"shape \(N, 2\)"),
     ],
 )

@@ -5,8 +5,10 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from isolatent.worlds import (
     AnisotropicNormal,
@@ -103,6 +105,71 @@ def test_positives_can_be_drawn_for_given_anchors():
     assert (world.sample_positives(z) - z).abs().median() < 0.3
 
 
+@pytest.mark.parametrize("space", [Box(2, -1.0, 3.0), CubeGrid(2, 2, 0.2)], ids=repr)
+def test_marginals_are_centred_on_the_space(space):
+    """The anchors' density on each axis, integrated on a grid, around space.center()."""
+    world = World(space, Normal(0.4), Uniform(), Identity(), seed=2, dtype=torch.float64)
+    z = world.sample_anchors(20_000)
+    edges = np.linspace(space.intervals[0][0], space.intervals[-1][1], 20_001)
+    middle = float(space.center()[0])
+    inside = np.any([(edges >= low) & (edges <= high) for low, high in space.intervals], axis=0)
+    density = np.where(inside, stats.norm(middle, 0.4).pdf(edges), 0)
+    cdf = np.cumsum(density) / density.sum()
+    for column in z.T:
+        assert stats.kstest(column.numpy(), lambda x: np.interp(x, edges, cdf)).pvalue > 1e-5
+
+
+def test_spherical_marginals_are_centred_on_the_pole():
+    world = World(Sphere(3), VonMisesFisher(10.0), Uniform(), Identity(), dtype=torch.float64)
+    expected = (1 / np.tanh(10) - 0.1) * world.space.center()
+    assert (world.sample_anchors(20_000).mean(0) - expected).abs().max() < 0.01
+
+
+def test_numpy_scalars_become_plain_numbers():
+    i, f = np.int64, np.float32
+    spaces = (
+        *(Sphere(i(3), f(1)), Box(i(3), f(0), f(1)), HollowBall(i(3), f(0.5), f(1))),
+        *(CubeGrid(i(3), i(2), f(0.25)), Product(Box(i(1)), Box(i(2)))),
+    )
+    for space in spaces:
+        mixing = InvertibleMLP(i(1), slope=f(0.25), n_observed=i(4), condition_draws=i(10))
+        world = World(space, Uniform(), Normal(f(0.5)), mixing, seed=i(3))
+        assert World.from_dict(json.loads(json.dumps(world.to_dict()))) == world
+    for distribution in (
+        *(GaussianCopula(i(3), f(0.5)), GeneralizedNormal(i(3), f(0.5))),
+        *(Laplace(np.ones(3, np.float32)), AnisotropicNormal(f(2))),
+    ):
+        world = World(Box(3), Uniform(), distribution, Linear(i(3), np.eye(3)))
+        assert World.from_dict(json.loads(json.dumps(world.to_dict()))) == world
+    for distribution in (VonMisesFisher(f(2)), ShellNormal(f(2), f(0.5))):
+        world = World(Sphere(3), Uniform(), distribution, FlowMixing(i(2), i(4), f(0.5)))
+        assert World.from_dict(json.loads(json.dumps(world.to_dict()))) == world
+
+
+def test_latents_may_come_in_any_container():
+    world = World(Box(2), Uniform(), Normal(0.1), Identity())
+    for z, dtype in (
+        ([[0, 1]], torch.float32),
+        (torch.tensor([[0, 1]]), torch.float32),
+        (np.array([[0.0, 1.0]]), torch.float64),
+        (np.array([[0.0, 1.0]], ">f4"), torch.float32),
+    ):
+        assert world.observe(z).tolist() == [[0, 1]]
+        assert world.observe(z).dtype == dtype
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+@pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
+def test_worlds_live_on_any_device(make):
+    world = make(seed=1, device="cuda")
+    for generator in (None, torch.Generator().manual_seed(0), torch.Generator("cuda")):
+        z, z_pos = world.sample_latents(50, generator)
+        x = world.observe(z)
+        assert z.device.type == z_pos.device.type == x.device.type == "cuda"
+    on_cpu = make(seed=1).observe(z.cpu())
+    torch.testing.assert_close(x.cpu(), on_cpu)
+
+
 def test_one_seed_gives_the_same_bits_in_two_processes():
     code = (
         "import hashlib, torch; from isolatent.worlds import *;"
@@ -127,6 +194,10 @@ def test_repr_reads_like_its_code():
     assert eval(text, names) == world
 
 
+def read_space(spec):
+    return World.from_dict(WORLDS["box"]().to_dict() | {"space": spec})
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -148,7 +219,34 @@ def test_repr_reads_like_its_code():
             ValueError,
             "weights must have one value or one per dimension .3., got 2 values",
         ),
-        (lambda: WORLDS["box"](seed=-1), ValueError, "seed must be an integer >= 0, got -1"),
+        (
+            lambda: WORLDS["box"](seed=-1),
+            ValueError,
+            "seed must be an integer >= 0 and <= 9223372036854775807, got -1",
+        ),
+        (lambda: WORLDS["box"](seed=2**70), ValueError, "seed must be an integer >= 0 and <= 9"),
+        (lambda: WORLDS["box"]().sample_pairs(3, 0), TypeError, "generator must be a torch.Gen"),
+        (lambda: WORLDS["box"]().observe(None), TypeError, "z must be an array of real numbers"),
+        (lambda: WORLDS["box"]().observe("abc"), TypeError, "z must be an array of real numbers"),
+        (lambda: WORLDS["box"]().observe([[1j] * 3]), TypeError, "z must be an array of real"),
+        (
+            lambda: World(Sphere(3, 1e-6), Uniform(), Uniform(), Identity()).observe([[0.0] * 3]),
+            ValueError,
+            "z must lie in Sphere",
+        ),
+        (
+            lambda: World(Box(2, 0, 1e-6), Uniform(), Uniform(), Identity()).observe([[5e-6] * 2]),
+            ValueError,
+            "z must lie in Box",
+        ),
+        (lambda: read_space({"kind": ["Box"]}), ValueError, "kind must be one of"),
+        (lambda: read_space({"kind": "Product"}), ValueError, "takes a list under 'spaces'"),
+        (lambda: read_space({"kind": "Product", "spaces": 3}), ValueError, "takes a list under"),
+        (
+            lambda: read_space({"kind": "Independent", "a": [], "b": []}),
+            ValueError,
+            "'parts' alone",
+        ),
         (lambda: WORLDS["box"](dtype=torch.float16), ValueError, "dtype must be torch.float32"),
         (lambda: WORLDS["box"]().sample_pairs(0), ValueError, "n must be an integer >= 1, got 0"),
         (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -9,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_integer, check_real
+from isolatent.checks import check_generator, check_integer, check_real
 from isolatent.worlds import World
 
 __all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs"]
@@ -42,6 +44,7 @@ class WorldPairs:
 
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch`` pairs of observations."""
+        check_generator("generator", generator)
         return self.world.sample_pairs(batch, generator)
 
     def __repr__(self) -> str:
@@ -49,11 +52,18 @@ class WorldPairs:
 
 
 class ArrayPairs:
-    """Pairs from two arrays whose rows belong together, drawn with replacement.
+    """Pairs from two arrays whose rows belong together, drawn without replacement.
+
+    No pair comes twice in a batch, so that a positive never serves as its own anchor's negative. A
+    batch larger than N goes through all N pairs in random order, and again in another until it is
+    full.
 
     Args:
         x: Observations (N, ...), NumPy or torch; a memory-mapped array is read row by row.
         x_pos: Their positives, of the same shape.
+
+    Attributes:
+        rows: The rows of the arrays that are in use, or None for all of them.
 
     Example:
         >>> pairs = ArrayPairs(np.arange(6.0).reshape(3, 2), -np.arange(6.0).reshape(3, 2))
@@ -68,33 +78,45 @@ class ArrayPairs:
             raise ValueError(
                 f"x and x_pos must have the same shape, got {self.x.shape} and {self.x_pos.shape}"
             )
+        self.rows: np.ndarray[Any, Any] | None = None
 
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch`` pairs."""
         check_integer("batch", batch, at_least=1)
-        rows = _integers(len(self.x), batch, generator)
-        return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
+        check_generator("generator", generator)
+        return self._take(_distinct(len(self), batch, generator))
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self.x) if self.rows is None else len(self.rows)
 
     def all(self) -> tuple[Tensor, Tensor]:
         """Every pair once, in order."""
-        rows = np.arange(len(self))
-        return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
+        return self._take(np.arange(len(self)))
 
     def split(self, share: float, generator: Generator) -> tuple[ArrayPairs, ArrayPairs]:
-        """Deal the pairs out at random: most of them, and ``share`` of them."""
+        """Deal the pairs out at random: most of them, and ``share`` of them.
+
+        Both parts share the arrays, so that memory maps stay on the disk.
+        """
         check_real("share", share, above=0, below=1)
-        order = torch.randperm(len(self), generator=generator, device=generator.device)
-        rows = order.cpu().numpy()
+        check_generator("generator", generator)
         cut = round(len(self) * (1 - share))
-        parts = [np.sort(part) for part in (rows[:cut], rows[cut:])]
-        most, rest = (ArrayPairs(self.x[part], self.x_pos[part]) for part in parts)
+        if not 2 <= cut <= len(self) - 2:
+            raise ValueError(
+                f"share must leave at least 2 of the {len(self)} pairs on either side, got {share}"
+            )
+        order = torch.randperm(len(self), generator=generator, device=generator.device)
+        rows = order.cpu().numpy() if self.rows is None else self.rows[order.cpu().numpy()]
+        most, rest = copy.copy(self), copy.copy(self)
+        most.rows, rest.rows = np.sort(rows[:cut]), np.sort(rows[cut:])
         return most, rest
 
+    def _take(self, positions: np.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:
+        rows = positions if self.rows is None else self.rows[positions]
+        return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
+
     def __repr__(self) -> str:
-        return f"ArrayPairs(x: {self.x.shape}, x_pos: {self.x_pos.shape})"
+        return f"ArrayPairs({len(self)} of x: {self.x.shape}, x_pos: {self.x_pos.shape})"
 
 
 class SeriesPairs:
@@ -106,7 +128,8 @@ class SeriesPairs:
     Args:
         x: The recording (T, ...), NumPy or torch; memory-mapped arrays may exceed the memory, as
             only the rows of each batch are read.
-        lag: The longest lag in steps, or the shortest and the longest.
+        lag: The longest lag in steps, or the shortest and the longest. A session that is too short
+            for the longest lag takes part with the lags that fit into it.
         groups: One session id for each of the T rows; by default all are one session.
 
     Example:
@@ -120,13 +143,17 @@ class SeriesPairs:
     def __init__(
         self,
         x: ArrayLike | Tensor,
-        lag: int | tuple[int, int] = 1,
+        lag: int | Sequence[int] = 1,
         groups: ArrayLike | None = None,
     ) -> None:
         self.x = _observations("x", x)
-        low, high = lag if isinstance(lag, tuple) else (1, lag)
-        self.shortest = check_integer("lag", low, at_least=1)
-        self.longest = check_integer("lag", high, at_least=low)
+        window = lag if isinstance(lag, list | tuple) else (1, lag)
+        if len(window) != 2:
+            raise ValueError(
+                f"lag must be an integer, or the shortest and the longest lag, got {lag!r}"
+            )
+        self.shortest = check_integer("lag", window[0], at_least=1)
+        self.longest = check_integer("lag", window[1], at_least=self.shortest)
         starts = np.zeros(1, dtype=np.int64)
         if groups is not None:
             ids = np.asarray(groups)
@@ -149,6 +176,7 @@ class SeriesPairs:
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch`` pairs."""
         check_integer("batch", batch, at_least=1)
+        check_generator("generator", generator)
         drawn = _integers(int(self._anchors_up_to[-1]), batch, generator)
         session = np.searchsorted(self._anchors_up_to, drawn, side="right")
         before = np.where(session > 0, self._anchors_up_to[session - 1], 0)
@@ -167,7 +195,14 @@ class SeriesPairs:
 
 def _observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
     """A numeric array (N, ...) with at least two rows; memory maps are not read here."""
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asanyarray(value)
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        # NumPy has no bfloat16.
+        array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    else:
+        array = np.asanyarray(value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must be real, got dtype {array.dtype}")
     if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
         raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
     if array.ndim < 2 or len(array) < 2 or 0 in array.shape:
@@ -181,12 +216,13 @@ def _observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
 
 
 def _rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Tensor:
-    """Those rows as a float tensor; float64 stays, everything else becomes float32."""
+    """Those rows as a float tensor: float64 (and longer) as float64, everything else as float32."""
     taken = np.asarray(array[rows])
     if isinstance(array, np.memmap):
         _check_finite(name, taken, rows)
-    dtype = torch.float64 if taken.dtype == np.float64 else torch.float32
-    return torch.from_numpy(taken).to(dtype)
+    long = taken.dtype.kind == "f" and taken.dtype.itemsize >= 8
+    # In native byte order, which is the only one that torch takes.
+    return torch.from_numpy(taken.astype(np.float64 if long else np.float32, copy=False))
 
 
 def _check_finite(name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> None:
@@ -198,3 +234,19 @@ def _check_finite(name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any,
 def _integers(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:
     drawn = torch.randint(below, (count,), generator=generator, device=generator.device)
     return drawn.cpu().numpy()
+
+
+def _distinct(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:
+    """``count`` different integers in random order; more than there are go round again."""
+    if below > 4 * count:
+        # Dropping repeats from a stream of independent draws leaves a sample without replacement.
+        drawn = np.empty(0, dtype=np.int64)
+        while len(drawn) < count:
+            drawn = np.concatenate([drawn, _integers(below, count - len(drawn), generator)])
+            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+        return drawn
+    rounds = [
+        torch.randperm(below, generator=generator, device=generator.device)
+        for _ in range(-(-count // below))
+    ]
+    return torch.cat(rounds)[:count].cpu().numpy()

@@ -40,7 +40,10 @@ def _elu(x: Tensor, slope: float) -> Tensor:
 
 def _elu_inverse(y: Tensor, slope: float) -> Tensor:
     if bool((y <= -1).any()):
-        raise ValueError(f"elu only takes values above -1, got {y.min().item():g} to invert")
+        raise ValueError(
+            f"x was rounded beyond what elu can invert (its values lie above -1, {y.min():.9g} was "
+            "reached); use float64 or leaky_elu"
+        )
     return torch.where(y > 0, y, torch.log1p(y.clamp(max=0)))
 
 

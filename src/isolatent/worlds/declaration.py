@@ -57,11 +57,14 @@ def from_dict(spec: dict[str, Any]) -> Any:
     if not isinstance(spec, dict) or "kind" not in spec:
         raise ValueError(f"a declaration must be a dict with the key 'kind', got {spec!r}")
     arguments = {name: value for name, value in spec.items() if name != "kind"}
-    kind = KINDS.get(spec["kind"])
+    kind = KINDS.get(spec["kind"]) if isinstance(spec["kind"], str) else None
     if kind is None:
         raise ValueError(f"kind must be one of {sorted(KINDS)}, got {spec['kind']!r}")
     if kind in (Product, Independent):
-        (children,) = arguments.values()
+        name = "spaces" if kind is Product else "parts"
+        children = arguments.get(name)
+        if set(arguments) != {name} or not isinstance(children, list | tuple):
+            raise ValueError(f"{spec['kind']} takes a list under '{name}' alone, got {spec!r}")
         return kind(*(from_dict(child) for child in children))
     try:
         return kind(**arguments)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from isolatent.checks import check_integer, check_real
+from isolatent.checks import check_generator, check_integer, check_real
 from isolatent.worlds.draws import normals
 from isolatent.worlds.spaces import Box, Product, Space
 
-__all__ = ["Distribution", "GaussianCopula", "Independent", "Uniform", "columns"]
+__all__ = ["Distribution", "Elementary", "GaussianCopula", "Independent", "Uniform", "columns"]
 
 
 def columns(name: str, value: float | tuple[float, ...], n: int, like: Tensor) -> Tensor:
@@ -33,8 +33,72 @@ class Distribution(ABC):
     """
 
     @abstractmethod
+    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+        """Say which distribution rules each of the undivided spaces that make up ``space``."""
+
     def check(self, space: Space) -> None:
         """Raise an error that says why, if this distribution cannot live on ``space``."""
+        for part, factor in self._dealt(space):
+            try:
+                part._check_on(factor)
+            except ValueError as error:
+                if part is self and isinstance(space, Product):
+                    raise ValueError(
+                        f"{error}. On a Product it applies to every factor alike: use "
+                        "Independent(...) to give each factor its own"
+                    ) from error
+                raise
+
+    def normalised(self, space: Space) -> bool:
+        """Whether :meth:`log_density` on ``space`` integrates to one, or lacks a constant."""
+        self.check(space)
+        return all(part._normalised(factor) for part, factor in self._dealt(space))
+
+    def sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
+        """Draw one point for each row of ``center`` (N, n), with its dtype and device."""
+        self.check(space)
+        check_generator("generator", generator)
+        _check_points("center", center, space)
+        if not bool(center.isfinite().all()):
+            raise ValueError("center must be finite, but it holds NaN or inf")
+        dealt = self._dealt(space)
+        around = center.split([factor.n for _, factor in dealt], dim=-1)
+        draws = [
+            part._sample(factor, some, generator)
+            for (part, factor), some in zip(dealt, around, strict=True)
+        ]
+        return draws[0] if len(draws) == 1 else torch.cat(draws, dim=-1)
+
+    def log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
+        """Log-density (N,) of each row of ``value`` around the same row of ``center``.
+
+        It is with respect to volume (area on a sphere), minus infinity outside the space, and
+        normalised exactly when :meth:`normalised` says so.
+        """
+        self.check(space)
+        _check_points("value", value, space)
+        _check_points("center", center, space)
+        if len(value) != len(center):
+            raise ValueError(
+                f"value and center must have as many rows, got {len(value)} and {len(center)}"
+            )
+        dealt = self._dealt(space)
+        sizes = [factor.n for _, factor in dealt]
+        terms = [
+            torch.where(factor.contains(some), part._log_density(factor, some, around), -math.inf)
+            for (part, factor), some, around in zip(
+                dealt, value.split(sizes, dim=-1), center.split(sizes, dim=-1), strict=True
+            )
+        ]
+        return torch.stack(terms).sum(0)
+
+
+class Elementary(Distribution):
+    """A distribution with a law of its own, on spaces that are not products."""
+
+    @abstractmethod
+    def _check_on(self, space: Space) -> None:
+        """Raise an error that says why, if this law is not defined on ``space``."""
 
     @abstractmethod
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor: ...
@@ -45,64 +109,29 @@ class Distribution(ABC):
     @abstractmethod
     def _normalised(self, space: Space) -> bool: ...
 
-    def normalised(self, space: Space) -> bool:
-        """Whether :meth:`log_density` on ``space`` integrates to one, or lacks a constant."""
-        self._check(space)
-        if isinstance(space, Product):
-            return all(part.normalised(factor) for part, factor in self._parts(space))
-        return self._normalised(space)
+    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+        if not isinstance(space, Product):
+            return [(self, space)]
+        return [part for factor in space.spaces for part in self._dealt(factor)]
 
-    def sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
-        """Draw one point for each row of ``center`` (N, n), with its dtype and device."""
-        self._check(space)
-        space._check_columns(center)
-        if isinstance(space, Product):
-            draws = [
-                part.sample(factor, columns, generator)
-                for (part, factor), (_, columns) in zip(
-                    self._parts(space), space.split(center), strict=True
-                )
-            ]
-            return torch.cat(draws, dim=-1)
-        return self._sample(space, center, generator)
+    def _store(self, **values: float | tuple[float, ...]) -> None:
+        """Keep checked arguments as plain numbers, in a frozen dataclass."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
-    def log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
-        """Log-density (N,) of each row of ``value`` around the same row of ``center``.
 
-        It is with respect to volume (area on a sphere), minus infinity outside the space, and
-        normalised exactly when :meth:`normalised` says so.
-        """
-        self._check(space)
-        space._check_columns(value)
-        space._check_columns(center)
-        if isinstance(space, Product):
-            terms = [
-                part.log_density(factor, value_part, center_part)
-                for (part, factor), (_, value_part), (_, center_part) in zip(
-                    self._parts(space), space.split(value), space.split(center), strict=True
-                )
-            ]
-            return torch.stack(terms).sum(0)
-        inside = space.contains(value)
-        log_density = self._log_density(space, value, center)
-        return torch.where(inside, log_density, -math.inf)
-
-    def _parts(self, space: Product) -> list[tuple[Distribution, Space]]:
-        return [(self, factor) for factor in space.spaces]
-
-    def _check(self, space: Space) -> None:
-        if isinstance(space, Product):
-            for part, factor in self._parts(space):
-                part._check(factor)
-        else:
-            self.check(space)
+def _check_points(name: str, value: Tensor, space: Space) -> None:
+    if not isinstance(value, Tensor) or value.dtype not in (torch.float32, torch.float64):
+        got = value.dtype if isinstance(value, Tensor) else repr(value)
+        raise TypeError(f"{name} must be a tensor of float32 or float64, got {got}")
+    space._check_columns(name, value)
 
 
 @dataclass(frozen=True)
-class Uniform(Distribution):
+class Uniform(Elementary):
     r"""The uniform density :math:`p(z) = |\mathcal Z|^{-1}`; the centre plays no part."""
 
-    def check(self, space: Space) -> None:
+    def _check_on(self, space: Space) -> None:
         if not space.bounded:
             raise ValueError(f"Uniform needs a bounded space, got {space!r}")
 
@@ -117,7 +146,7 @@ class Uniform(Distribution):
 
 
 @dataclass(frozen=True)
-class GaussianCopula(Distribution):
+class GaussianCopula(Elementary):
     r"""Uniform margins on a box, correlated within blocks: :math:`z = F^{-1}(\Phi(g))`.
 
     g is Gaussian with unit variances and, inside each block of consecutive coordinates, one common
@@ -132,11 +161,11 @@ class GaussianCopula(Distribution):
     correlation: float
 
     def __post_init__(self) -> None:
-        check_integer("block_size", self.block_size, at_least=1)
+        self._store(block_size=check_integer("block_size", self.block_size, at_least=1))
         lowest = -1 / (self.block_size - 1) if self.block_size > 1 else -1.0
-        check_real("correlation", self.correlation, above=lowest, below=1)
+        self._store(correlation=check_real("correlation", self.correlation, above=lowest, below=1))
 
-    def check(self, space: Space) -> None:
+    def _check_on(self, space: Space) -> None:
         if not isinstance(space, Box):
             raise TypeError(f"GaussianCopula needs a Box, got {space!r}")
         if space.n % self.block_size:
@@ -188,23 +217,16 @@ class Independent(Distribution):
     def __repr__(self) -> str:
         return f"Independent({', '.join(map(repr, self.parts))})"
 
-    def check(self, space: Space) -> None:
-        raise TypeError(f"Independent needs a Product space, got {space!r}")
-
-    def _parts(self, space: Product) -> list[tuple[Distribution, Space]]:
+    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+        if not isinstance(space, Product):
+            raise TypeError(f"Independent needs a Product space, got {space!r}")
         if len(self.parts) != len(space.spaces):
             raise ValueError(
                 f"Independent has {len(self.parts)} parts but the product has "
                 f"{len(space.spaces)} spaces: {space!r}"
             )
-        return list(zip(self.parts, space.spaces, strict=True))
-
-    # `check` refuses every space but a Product, and a Product is dealt out to the parts.
-    def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
-        raise NotImplementedError
-
-    def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def _normalised(self, space: Space) -> bool:
-        raise NotImplementedError
+        return [
+            dealt
+            for part, factor in zip(self.parts, space.spaces, strict=True)
+            for dealt in part._dealt(factor)
+        ]

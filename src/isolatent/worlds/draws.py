@@ -52,6 +52,6 @@ def accept_reject(
         open_rows = open_rows[~accepted]
     raise RuntimeError(
         f"{what}: {len(open_rows)} of {len(out)} rows found no accepted draw in {round_number} "
-        "rounds; the distribution puts almost no mass where this sampler looks "
-        "(too wide for this space?)"
+        "rounds; it puts almost no mass where this sampler looks. Try another scale (or weights), "
+        "or another space"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -13,21 +13,27 @@ from scipy import special
 from torch import Generator, Tensor
 
 from isolatent.checks import check_real, check_scale
-from isolatent.worlds.distributions import Distribution, columns
+from isolatent.worlds.distributions import Elementary, columns
 from isolatent.worlds.draws import accept_reject, uniforms
+from isolatent.worlds.hollow_normal import sample_hollow_normal
 from isolatent.worlds.spaces import Euclidean, HollowBall, SeparableSpace, Space, Sphere
 
 __all__ = ["GeneralizedNormal", "Laplace", "Normal"]
 
 
 @dataclass(frozen=True)
-class GeneralizedNormal(Distribution):
+class GeneralizedNormal(Elementary):
     r"""Independent coordinates with :math:`p(z' | c) \propto \exp(-\sum_k |z'_k - c_k|^p / s_k^p)`.
 
-    On a box or a cube grid it is truncated exactly, by inverse CDF on each axis; on a hollow ball
-    exactly, by rejection; on a sphere it is drawn in :math:`\mathbb R^n` and projected, as in
-    `zimmermann2021`. The standard deviation for p = 2 is :math:`s / \sqrt 2`: use :class:`Normal`
-    to give it directly.
+    On a box or a cube grid it is truncated exactly, by inverse CDF on each axis; on a sphere it is
+    drawn in :math:`\mathbb R^n` and projected, as in `zimmermann2021`. The standard deviation for
+    p = 2 is :math:`s / \sqrt 2`: use :class:`Normal` to give it directly.
+
+    On a hollow ball it is truncated exactly, too. For p = 2 with one scale that is quick for every
+    n and scale. Otherwise it is rejection of untruncated draws, which suits a :math:`\sqrt n\, s`
+    up to about the shell's thickness, and of uniform points, which suits an s above about
+    :math:`n^{1/p}` times the outer radius; between the two, in many dimensions, and for centres
+    deep in the hole, it finds too little and ends in an error.
 
     The density is normalised everywhere but on a hollow ball. On a sphere the radius is integrated
     out numerically.
@@ -47,15 +53,15 @@ class GeneralizedNormal(Distribution):
 
     p: float
     scale: float | tuple[float, ...]
+    _scale_name: ClassVar[str] = "scale"
 
     def __post_init__(self) -> None:
-        check_real("p", self.p, at_least=1)
-        object.__setattr__(self, "scale", check_scale("scale", self.scale))
+        self._store(p=check_real("p", self.p, at_least=1), scale=check_scale("scale", self.scale))
 
-    def check(self, space: Space) -> None:
+    def _check_on(self, space: Space) -> None:
         if not isinstance(space, SeparableSpace | Sphere | HollowBall):
             raise TypeError(f"{type(self).__name__} is not defined on {space!r}")
-        columns("scale", self.scale, space.n, torch.empty(0))
+        columns(self._scale_name, self.scale, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return not isinstance(space, HollowBall)
@@ -68,6 +74,8 @@ class GeneralizedNormal(Distribution):
         if isinstance(space, Sphere):
             return space.project(self._sample_free(center, generator)).to(center.dtype)
         assert isinstance(space, HollowBall)
+        if self.p == 2 and not isinstance(self.scale, tuple):
+            return sample_hollow_normal(space, center, self.scale / math.sqrt(2), generator)
         return self._sample_in_shell(space, center, generator)
 
     def _sample_free(self, center: Tensor, generator: Generator) -> Tensor:
@@ -121,7 +129,7 @@ class GeneralizedNormal(Distribution):
             here = center[rows].double()
             if round_number % 2 == 0:
                 draws = self._sample_free(here, generator)
-                return draws, space.contains(draws, atol=0.0)
+                return draws, space.contains(draws, tolerance=0.0)
             draws = space.sample(len(rows), generator, torch.float64, center.device)
             exponent = ((draws - here).abs() / scale).pow(self.p).sum(-1)
             level = uniforms((len(rows),), generator, center)
@@ -165,14 +173,14 @@ class Normal(GeneralizedNormal):
     p: float = field(init=False, repr=False, default=2.0)
     scale: float | tuple[float, ...] = field(init=False, repr=False)
     std: float | tuple[float, ...]
+    _scale_name: ClassVar[str] = "std"
 
     def __post_init__(self) -> None:
         std = check_scale("std", self.std)
         scale = (
             tuple(math.sqrt(2) * s for s in std) if isinstance(std, tuple) else math.sqrt(2) * std
         )
-        object.__setattr__(self, "std", std)
-        object.__setattr__(self, "scale", scale)
+        self._store(std=std, scale=scale)
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_integer, check_real
+from isolatent.checks import check_generator, check_integer, check_real, check_tensor
 from isolatent.worlds.draws import normals, uniforms
 
 __all__ = [
@@ -22,7 +23,17 @@ __all__ = [
     "SeparableSpace",
     "Space",
     "Sphere",
+    "unit_rows",
 ]
+
+
+def unit_rows(z: Tensor) -> Tensor:
+    """Each row of z (N, n) over its length, however short; the pole (1, 0, …, 0) for zero rows."""
+    largest = z.abs().amax(-1, keepdim=True)  # its square may underflow, so it is divided out
+    pole = torch.zeros(z.shape[-1], dtype=z.dtype, device=z.device)
+    pole[0] = 1
+    scaled = torch.where(largest > 0, z / largest, pole)
+    return scaled / scaled.norm(dim=-1, keepdim=True)
 
 
 class Space(ABC):
@@ -55,8 +66,8 @@ class Space(ABC):
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _distance(self, z: Tensor) -> Tensor:
-        """How far each row lies outside the space; zero inside."""
+    def _excess(self, z: Tensor) -> Tensor:
+        """How far each row lies outside the space, relative to its size; zero inside."""
 
     @abstractmethod
     def _project(self, z: Tensor) -> Tensor: ...
@@ -70,32 +81,42 @@ class Space(ABC):
     ) -> Tensor:
         """Draw ``size`` points uniformly, as a tensor (size, n)."""
         check_integer("size", size, at_least=0)
+        check_generator("generator", generator)
         if not self.bounded:
             raise ValueError(f"{self!r} is unbounded and has no uniform distribution")
         return self._sample(size, generator, torch.empty(0, dtype=dtype, device=device))
 
-    def contains(self, z: Tensor, atol: float | None = None) -> Tensor:
+    def contains(self, z: Tensor | ArrayLike, tolerance: float | None = None) -> Tensor:
         """Tell for each row of z (N, n) whether it lies in the space.
 
         Args:
             z: Points, one per row.
-            atol: Distance still counted as inside; by default about 100 roundings of z's dtype.
+            tolerance: Distance still counted as inside, relative to the size of the space (the
+                largest norm of its points; of each factor's, for a product). By default 100
+                roundings of z's dtype.
         """
-        self._check_columns(z)
-        if atol is None:
-            atol = 100 * torch.finfo(z.dtype).eps
-        finite = z.isfinite().all(-1)
-        size = torch.where(finite, z.norm(dim=-1), 1.0).clamp(min=1.0)
-        return finite & (self._distance(z) <= atol * size)
+        z = check_tensor("z", z)
+        self._check_columns("z", z)
+        if tolerance is None:
+            tolerance = 100 * torch.finfo(z.dtype).eps
+        return z.isfinite().all(-1) & (self._excess(z) <= tolerance)
 
-    def project(self, z: Tensor) -> Tensor:
+    def project(self, z: Tensor | ArrayLike) -> Tensor:
         """Map each row of z (N, n) to the nearest point of the space."""
-        self._check_columns(z)
+        z = check_tensor("z", z)
+        self._check_columns("z", z)
         return self._project(z)
 
-    def _check_columns(self, z: Tensor) -> None:
+    def _check_columns(self, name: str, z: Tensor) -> None:
         if z.ndim != 2 or z.shape[-1] != self.n:
-            raise ValueError(f"z must have shape (N, {self.n}) for {self!r}, got {tuple(z.shape)}")
+            raise ValueError(
+                f"{name} must have shape (N, {self.n}) for {self!r}, got {tuple(z.shape)}"
+            )
+
+    def _store(self, **values: float) -> None:
+        """Keep checked arguments as plain numbers, in a frozen dataclass."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
 
 @dataclass(frozen=True)
@@ -116,8 +137,10 @@ class Sphere(Space):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        check_integer("n", self.n, at_least=2)
-        check_real("radius", self.radius, above=0)
+        self._store(
+            n=check_integer("n", self.n, at_least=2),
+            radius=check_real("radius", self.radius, above=0),
+        )
 
     @property
     def log_volume(self) -> float:
@@ -134,11 +157,12 @@ class Sphere(Space):
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
         return self._project(normals((size, self.n), generator, like))
 
-    def _distance(self, z: Tensor) -> Tensor:
-        return (z.norm(dim=-1) - self.radius).abs()
+    def _excess(self, z: Tensor) -> Tensor:
+        return ((z / self.radius).norm(dim=-1) - 1).abs()
 
     def _project(self, z: Tensor) -> Tensor:
-        return torch.nn.functional.normalize(z, dim=-1) * self.radius
+        # Every point is nearest to the origin; it goes to the pole.
+        return unit_rows(z) * self.radius
 
 
 class SeparableSpace(Space):
@@ -173,8 +197,9 @@ class SeparableSpace(Space):
         nearest = (candidates - z).abs().argmin(0, keepdim=True)
         return candidates.gather(0, nearest).squeeze(0)
 
-    def _distance(self, z: Tensor) -> Tensor:
-        return (z - self._project(z)).norm(dim=-1)
+    def _excess(self, z: Tensor) -> Tensor:
+        bound = max(abs(self.intervals[0][0]), abs(self.intervals[-1][1]))
+        return ((z - self._project(z)) / bound).norm(dim=-1) / math.sqrt(self.n)
 
 
 @dataclass(frozen=True)
@@ -192,9 +217,8 @@ class Box(SeparableSpace):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        check_integer("n", self.n, at_least=1)
-        check_real("low", self.low)
-        check_real("high", self.high, above=self.low)
+        self._store(n=check_integer("n", self.n, at_least=1), low=check_real("low", self.low))
+        self._store(high=check_real("high", self.high, above=self.low))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -212,7 +236,7 @@ class Euclidean(SeparableSpace):
     n: int
 
     def __post_init__(self) -> None:
-        check_integer("n", self.n, at_least=1)
+        self._store(n=check_integer("n", self.n, at_least=1))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -221,6 +245,9 @@ class Euclidean(SeparableSpace):
     def center(self) -> Tensor:
         """The origin."""
         return torch.zeros(self.n, dtype=torch.float64)
+
+    def _excess(self, z: Tensor) -> Tensor:
+        return torch.zeros(len(z), dtype=z.dtype, device=z.device)
 
 
 @dataclass(frozen=True)
@@ -245,9 +272,11 @@ class CubeGrid(SeparableSpace):
     gap: float = 0.2
 
     def __post_init__(self) -> None:
-        check_integer("n", self.n, at_least=1)
-        check_integer("cells", self.cells, at_least=2)
-        check_real("gap", self.gap, above=0, below=1 / (self.cells - 1))
+        self._store(
+            n=check_integer("n", self.n, at_least=1),
+            cells=check_integer("cells", self.cells, at_least=2),
+        )
+        self._store(gap=check_real("gap", self.gap, above=0, below=1 / (self.cells - 1)))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -261,6 +290,9 @@ class CubeGrid(SeparableSpace):
 class HollowBall(Space):
     r"""The shell :math:`\{z \in \mathbb R^n : inner \le \|z\|_2 \le outer\}`, not convex.
 
+    Isotropic normals are truncated to it quickly at every scale, other distributions only where
+    rejection works: see :class:`GeneralizedNormal`.
+
     Args:
         n: Number of coordinates.
         inner: Radius of the hole, at least 0.
@@ -272,9 +304,11 @@ class HollowBall(Space):
     outer: float = 1.0
 
     def __post_init__(self) -> None:
-        check_integer("n", self.n, at_least=2)
-        check_real("inner", self.inner, at_least=0)
-        check_real("outer", self.outer, above=self.inner)
+        self._store(
+            n=check_integer("n", self.n, at_least=2),
+            inner=check_real("inner", self.inner, at_least=0),
+        )
+        self._store(outer=check_real("outer", self.outer, above=self.inner))
 
     @property
     def log_volume(self) -> float:
@@ -293,17 +327,13 @@ class HollowBall(Space):
         share = hole + (1 - hole) * uniforms((size, 1), generator, like)
         return direction * (self.outer * share ** (1 / self.n)).to(like.dtype)
 
-    def _distance(self, z: Tensor) -> Tensor:
-        radius = z.norm(dim=-1)
-        return (radius - radius.clamp(self.inner, self.outer)).abs()
+    def _excess(self, z: Tensor) -> Tensor:
+        radius = (z / self.outer).norm(dim=-1)
+        return (radius - radius.clamp(self.inner / self.outer, 1.0)).abs()
 
     def _project(self, z: Tensor) -> Tensor:
-        radius = z.norm(dim=-1, keepdim=True)
-        # Every point of the inner sphere is nearest to the origin; take the pole.
-        pole = torch.zeros_like(z)
-        pole[:, 0] = 1
-        direction = torch.where(radius > 0, z / radius, pole)
-        return direction * radius.clamp(self.inner, self.outer)
+        # Every point of the inner sphere is nearest to the origin; it goes to the pole.
+        return unit_rows(z) * z.norm(dim=-1, keepdim=True).clamp(self.inner, self.outer)
 
 
 @dataclass(frozen=True, init=False)
@@ -331,7 +361,7 @@ class Product(Space):
 
     def split(self, z: Tensor) -> Iterator[tuple[Space, Tensor]]:
         """Yield each factor with its columns of z (N, n)."""
-        self._check_columns(z)
+        self._check_columns("z", z)
         parts = z.split([space.n for space in self.spaces], dim=-1)
         return zip(self.spaces, parts, strict=True)
 
@@ -345,8 +375,8 @@ class Product(Space):
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
         return torch.cat([space._sample(size, generator, like) for space in self.spaces], dim=-1)
 
-    def _distance(self, z: Tensor) -> Tensor:
-        parts = [space._distance(part) for space, part in self.split(z)]
+    def _excess(self, z: Tensor) -> Tensor:
+        parts = [space._excess(part) for space, part in self.split(z)]
         return torch.stack(parts).amax(0)
 
     def _project(self, z: Tensor) -> Tensor:

@@ -6,21 +6,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from scipy import optimize, special
 from torch import Generator, Tensor
 
 from isolatent.checks import check_real, check_scale
-from isolatent.worlds.distributions import Distribution, columns
+from isolatent.worlds.directions import propose_directions
+from isolatent.worlds.distributions import Distribution, Elementary, columns
 from isolatent.worlds.draws import accept_reject, normals, uniforms
 from isolatent.worlds.generalized_normal import Normal
-from isolatent.worlds.spaces import SeparableSpace, Space, Sphere
+from isolatent.worlds.spaces import SeparableSpace, Space, Sphere, unit_rows
 
 __all__ = ["AnisotropicNormal", "ShellNormal", "VonMisesFisher"]
 
 
 @dataclass(frozen=True)
-class VonMisesFisher(Distribution):
+class VonMisesFisher(Elementary):
     r"""The von Mises–Fisher density :math:`p(z' | c) = C_n(\kappa)\, e^{\kappa \cos\angle(z', c)}`.
 
     κ acts on directions, so it means the same on a sphere of any radius. The density is normalised.
@@ -41,9 +43,9 @@ class VonMisesFisher(Distribution):
     kappa: float
 
     def __post_init__(self) -> None:
-        check_real("kappa", self.kappa, above=0)
+        self._store(kappa=check_real("kappa", self.kappa, above=0))
 
-    def check(self, space: Space) -> None:
+    def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
 
     def _normalised(self, space: Space) -> bool:
@@ -51,29 +53,13 @@ class VonMisesFisher(Distribution):
 
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Sphere)
-        n, kappa = space.n, self.kappa
-        pole = torch.nn.functional.normalize(center, dim=-1)
-        b = (n - 1) / (2 * kappa + math.sqrt(4 * kappa**2 + (n - 1) ** 2))
-        x0 = (1 - b) / (1 + b)
-        log_top = kappa * x0 + (n - 1) * math.log(4 * b / (1 + b) ** 2)
+        axis = _axis(self, center)
+        kappa = torch.full_like(axis[:, :1], self.kappa)
+        axis = axis.to(center.dtype)
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
-            # A uniform direction gives both of Wood's ingredients: its cosine with the pole is a
-            # shifted Beta((n-1)/2, (n-1)/2), and its tangent part points anywhere, independently.
-            axis = pole[rows]
-            noise = normals((len(rows), n), generator, center)
-            along = (noise * axis).sum(-1, keepdim=True)
-            tangent = torch.nn.functional.normalize(noise - along * axis, dim=-1)
-            beta = 0.5 * (1 + (along / noise.norm(dim=-1, keepdim=True)).double())
-            # Differences from one, so that nothing cancels when κ is large.
-            denominator = 1 - (1 - b) * beta
-            one_minus_cosine = 2 * b * beta / denominator
-            sine = 2 * (b * beta * (1 - beta)).clamp(min=0).sqrt() / denominator
-            cosine = 1 - one_minus_cosine
-            one_minus_x0_cosine = one_minus_cosine + cosine * 2 * b / (1 + b)
-            log_ratio = kappa * cosine + (n - 1) * one_minus_x0_cosine.log() - log_top
-            level = uniforms((len(rows), 1), generator, center)
-            draws = cosine.to(axis.dtype) * axis + sine.to(axis.dtype) * tangent
+            draws, log_ratio = propose_directions(axis[rows], kappa[rows], generator)
+            level = uniforms((len(rows), 1), generator, axis)
             return draws, (level.log() <= log_ratio).squeeze(-1)
 
         out = torch.empty_like(center)
@@ -82,17 +68,20 @@ class VonMisesFisher(Distribution):
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         assert isinstance(space, Sphere)
-        cosine = torch.nn.functional.cosine_similarity(value, center, dim=-1)
+        # κ cos = κ - κ|u - v|²/2, and the first κ is in the scaled Bessel function.
+        apart = (unit_rows(value.double()) - _axis(self, center)).square().sum(-1)
         order = space.n / 2 - 1
-        log_bessel = math.log(special.ive(order, self.kappa)) + self.kappa
         log_constant = (
-            order * math.log(self.kappa) - space.n / 2 * math.log(2 * math.pi) - log_bessel
+            order * math.log(self.kappa)
+            - space.n / 2 * math.log(2 * math.pi)
+            - _log_scaled_bessel(order, self.kappa)
+            - (space.n - 1) * math.log(space.radius)
         )
-        return self.kappa * cosine + log_constant - (space.n - 1) * math.log(space.radius)
+        return (log_constant - 0.5 * self.kappa * apart).to(value.dtype)
 
 
 @dataclass(frozen=True)
-class AnisotropicNormal(Distribution):
+class AnisotropicNormal(Elementary):
     r"""The density :math:`p(z'|c) \propto \exp(-\tfrac12\sum_k \lambda_k (z'_k - c_k)^2)`.
 
     On the sphere this is a Fisher–Bingham density (`rusak2025`), drawn exactly, its constant
@@ -109,7 +98,9 @@ class AnisotropicNormal(Distribution):
     so x is accepted with probability :math:`I^*/I(a, h)`. I is convex in h, and where it is least
     in h the mean of r is one, so its minimum :math:`I^*(a)` falls with a: the envelope constant is
     :math:`I^*(\max_k\lambda_k + \beta)`, without approximation. β is chosen such that
-    :math:`E\|y\|^2 \approx 1`; any value is valid, this one accepts most.
+    :math:`E\|y\|^2 \approx 1`; any value is valid, this one accepts most. Equal weights of any size
+    accept nearly all; very unequal ones accept, around an anchor on the softest axis, about
+    :math:`\sqrt{\min\lambda / \max\lambda}`, so a ratio beyond 1e5 ends in an error.
 
     Args:
         weights: The weights λ > 0, one number or one per dimension.
@@ -118,9 +109,9 @@ class AnisotropicNormal(Distribution):
     weights: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", check_scale("weights", self.weights))
+        self._store(weights=check_scale("weights", self.weights))
 
-    def check(self, space: Space) -> None:
+    def _check_on(self, space: Space) -> None:
         if not isinstance(space, Sphere | SeparableSpace):
             raise TypeError(f"AnisotropicNormal is not defined on {space!r}")
         columns("weights", self.weights, space.n, torch.empty(0))
@@ -135,7 +126,7 @@ class AnisotropicNormal(Distribution):
 
     def acceptance_rate(self, space: Sphere, center: Tensor, generator: Generator) -> float:
         """Share of the proposals that the sampler accepts around these centres."""
-        self._check(space)
+        self.check(space)
         out = torch.empty_like(center)
         return accept_reject(out, self._proposals(space, center, generator), repr(self))
 
@@ -151,7 +142,7 @@ class AnisotropicNormal(Distribution):
     ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
         n = space.n
         weights = columns("weights", self.weights, n, center) * space.radius**2
-        linear = weights * torch.nn.functional.normalize(center.double(), dim=-1)
+        linear = weights * _axis(self, center)
         shift = _saddle_shift(weights, linear)
         largest = float(weights.max() + shift.max()) if len(shift) else 1.0
         log_least = _log_least_radial_integral(n, largest)
@@ -178,7 +169,7 @@ class AnisotropicNormal(Distribution):
 
 
 @dataclass(frozen=True)
-class ShellNormal(Distribution):
+class ShellNormal(Elementary):
     r"""The approximate sampler of `rusak2025`: a normal kept near the sphere, then projected.
 
     Draws :math:`y \sim N(c, \Lambda^{-1})`, keeps those with :math:`|\|y\| - r| < width \cdot r`,
@@ -195,10 +186,12 @@ class ShellNormal(Distribution):
     width: float = 0.1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", check_scale("weights", self.weights))
-        check_real("width", self.width, above=0)
+        self._store(
+            weights=check_scale("weights", self.weights),
+            width=check_real("width", self.width, above=0),
+        )
 
-    def check(self, space: Space) -> None:
+    def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
         columns("weights", self.weights, space.n, torch.empty(0))
 
@@ -215,7 +208,7 @@ class ShellNormal(Distribution):
             return draws, (draws.norm(dim=-1) / space.radius - 1).abs() < self.width
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, repr(self))
+        accept_reject(out, propose, f"{self!r} on {space!r}")
         return space.project(out)
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
@@ -227,23 +220,52 @@ def _check_sphere(distribution: Distribution, space: Space) -> None:
         raise TypeError(f"{type(distribution).__name__} needs a Sphere, got {space!r}")
 
 
+def _axis(distribution: Distribution, center: Tensor) -> Tensor:
+    """The direction of each centre, in float64."""
+    if bool((center == 0).all(-1).any()):
+        raise ValueError(
+            f"center must have a direction for {distribution!r}, but a row of it is zero"
+        )
+    return unit_rows(center.double())
+
+
+def _log_scaled_bessel(order: float, kappa: float) -> float:
+    r"""Log of :math:`e^{-\kappa} I_\nu(\kappa)`, also where that is too small for a float.
+
+    SciPy's value where it has one. For larger κ the uniform expansion (Abramowitz & Stegun 9.7.7)
+    with :math:`s = \sqrt{\nu^2 + \kappa^2}`, whose error is below 1/s²; for smaller κ the power
+    series, all of whose terms are positive.
+    """
+    value = float(special.ive(order, kappa))
+    if math.isfinite(value) and value > 1e-300:
+        return math.log(value)
+    if kappa > 1e6:
+        s = math.hypot(order, kappa)
+        correction = (3 / s - 5 * order**2 / s**3) / 24
+        exponent = order**2 / (s + kappa) - order * math.asinh(order / kappa)
+        return exponent - 0.5 * math.log(2 * math.pi * s) + math.log1p(correction)
+    k = np.arange(100 + 2 * math.ceil(kappa))
+    log_terms = 2 * k * math.log(kappa / 2) - special.gammaln(k + 1)
+    log_terms -= special.gammaln(order + 1 + k)
+    return float(special.logsumexp(log_terms)) + order * math.log(kappa / 2) - kappa
+
+
 def _saddle_shift(weights: Tensor, linear: Tensor) -> Tensor:
     r"""β (N, 1) with :math:`\sum_k w_k^2/(\lambda_k+\beta)^2 + 1/(\lambda_k+\beta) \approx 1`.
 
-    Newton on the reciprocal of the left side, which bends little in β, kept between the solutions
-    for one weight and for equal weights, which bracket the root.
+    The left side f to the power -1/2 is concave and rises with β, so Newton from below climbs
+    to the root and never past it. It starts where the largest of the n terms alone is one.
     """
-    smallest, n = weights.min(), len(weights)
     square = linear.square()
-    low = (1 - smallest).expand(len(linear), 1)
-    high = 0.5 * (n + (n**2 + 4 * square.sum(-1, keepdim=True)).sqrt()) - smallest
-    shift = low
-    for _ in range(6):
+    shift = (0.5 * (1 + (1 + 4 * square).sqrt()) - weights).amax(-1, keepdim=True)
+    for _ in range(20):
         inverse = 1 / (weights + shift)
         value = torch.addcmul(inverse, square, inverse.square())
         slope = torch.addcmul(inverse, square, inverse.square(), value=2).mul_(inverse)
         value, slope = value.sum(-1, keepdim=True), slope.sum(-1, keepdim=True)
-        shift = (shift + value * (value - 1) / slope).clamp(low, high)
+        if bool((value < 1.01).all()):
+            break
+        shift = shift + 2 * value * (value.sqrt() - 1) / slope
     return shift
 
 

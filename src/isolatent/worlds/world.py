@@ -6,9 +6,10 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_integer
+from isolatent.checks import check_generator, check_integer, check_tensor
 from isolatent.worlds.declaration import from_dict, to_dict
 from isolatent.worlds.distributions import Distribution
 from isolatent.worlds.mixings import Mixing
@@ -17,6 +18,8 @@ from isolatent.worlds.spaces import Space
 __all__ = ["World"]
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
+LARGEST_SEED = 2**63 - 1
+ROUNDING = 1e-5  # how far latents given by a user may lie outside, relative to the space's size
 
 
 class World:
@@ -30,7 +33,7 @@ class World:
         marginal: The distribution of anchors, around the centre of the space.
         conditional: The distribution of positives around their anchors.
         mixing: How latents are observed.
-        seed: Non-negative integer.
+        seed: Integer from 0 to 2⁶³ - 1.
         dtype: ``torch.float32`` or ``torch.float64`` for everything that is sampled.
         device: Where everything is sampled.
 
@@ -64,15 +67,16 @@ class World:
                 raise TypeError(f"{name} must be a {kind.__name__}, got {value!r}")
         if dtype not in DTYPES.values():
             raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype!r}")
-        marginal._check(space)
-        conditional._check(space)
+        marginal.check(space)
+        conditional.check(space)
         self.space = space
         self.marginal = marginal
         self.conditional = conditional
-        self.seed = check_integer("seed", seed, at_least=0)
+        self.seed = check_integer("seed", seed, at_least=0, at_most=LARGEST_SEED)
         self.dtype = dtype
         self.device = torch.device(device)
-        self.mixing = mixing.build(space.n, Generator().manual_seed(self.seed))
+        built = mixing.build(space.n, Generator().manual_seed(self.seed))
+        self.mixing = built.to(self.device)
         # A stream of its own: draws must not repeat the numbers behind the mixing's weights.
         self.generator = Generator(self.device).manual_seed((self.seed + 1) * 0x9E3779B9 % 2**63)
 
@@ -91,22 +95,25 @@ class World:
         """Draw z (n, n_latents) from the marginal."""
         check_integer("n", n, at_least=1)
         center = self.space.center().to(self.device, self.dtype).expand(n, self.space.n)
-        return self.marginal.sample(self.space, center, generator or self.generator)
+        return self.marginal.sample(self.space, center, self._stream(generator))
 
-    def sample_positives(self, z: Tensor, generator: Generator | None = None) -> Tensor:
+    def sample_positives(self, z: Tensor | ArrayLike, generator: Generator | None = None) -> Tensor:
         """Draw one positive z' for each anchor, a row of z (n, n_latents)."""
-        return self.conditional.sample(self.space, self._latents(z), generator or self.generator)
+        return self.conditional.sample(self.space, self._latents(z), self._stream(generator))
 
     def sample_latents(self, n: int, generator: Generator | None = None) -> tuple[Tensor, Tensor]:
         """Draw n anchors z and their positives z'."""
         z = self.sample_anchors(n, generator)
-        return z, self.conditional.sample(self.space, z, generator or self.generator)
+        return z, self.conditional.sample(self.space, z, self._stream(generator))
 
-    def observe(self, z: Tensor) -> Tensor:
+    def observe(self, z: Tensor | ArrayLike) -> Tensor:
         """Map latents (n, n_latents) to observations (n, n_observed).
 
+        Tensors and arrays keep their precision; lists and integers get the world's.
+
         Raises:
-            ValueError: If a row of z does not lie in the space.
+            ValueError: If a row of z does not lie in the space, by more than rounding (1e-5 of its
+                size).
         """
         observed: Tensor = self.mixing(self._latents(z))
         return observed
@@ -116,18 +123,24 @@ class World:
         z, z_pos = self.sample_latents(n, generator)
         return self.mixing(z), self.mixing(z_pos)
 
-    def _latents(self, z: Tensor | np.ndarray) -> Tensor:
-        z = torch.as_tensor(z, device=self.device)
-        if not z.is_floating_point():
-            z = z.to(self.dtype)
-        inside = self.space.contains(z, atol=1e-5)
+    def _stream(self, generator: Generator | None) -> Generator:
+        return self.generator if generator is None else check_generator("generator", generator)
+
+    def _latents(self, z: Tensor | ArrayLike) -> Tensor:
+        points = check_tensor("z", z).to(self.device)
+        has_precision = (isinstance(z, Tensor) and z.is_floating_point()) or (
+            isinstance(z, np.ndarray) and z.dtype.kind == "f"
+        )
+        if not has_precision:
+            points = points.to(self.dtype)
+        inside = self.space.contains(points, tolerance=ROUNDING)
         if not bool(inside.all()):
             row = int((~inside).nonzero()[0])
             raise ValueError(
-                f"z must lie in {self.space!r}, but {int((~inside).sum())} of {len(z)} rows do "
-                f"not, first row {row}: {z[row].tolist()}"
+                f"z must lie in {self.space!r}, but {int((~inside).sum())} of {len(points)} rows "
+                f"do not, first row {row}: {points[row].tolist()}"
             )
-        return z
+        return points
 
     def __repr__(self) -> str:
         parts = (self.space, self.marginal, self.conditional, self.mixing)
@@ -163,7 +176,7 @@ class World:
                 f"got {sorted(spec) if isinstance(spec, dict) else spec!r}"
             )
         dtype = spec.get("dtype", "float32")
-        if dtype not in DTYPES:
+        if not isinstance(dtype, str) or dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {sorted(DTYPES)}, got {dtype!r}")
         parts = {name: from_dict(spec[name]) for name in sorted(required - {"seed"})}
         return cls(**parts, seed=spec["seed"], dtype=DTYPES[dtype], device=device)
