@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from isolatent.contrast import AlignUniform as AlignUniform
     from isolatent.contrast import AnInfoNCE as AnInfoNCE
     from isolatent.contrast import ConstantPotential as ConstantPotential
+    from isolatent.contrast import ContrastiveLoss as ContrastiveLoss
     from isolatent.contrast import Dot as Dot
     from isolatent.contrast import Ensemble as Ensemble
     from isolatent.contrast import InfoNCE as InfoNCE
     from isolatent.contrast import Lp as Lp
     from isolatent.contrast import NetworkPotential as NetworkPotential
+    from isolatent.contrast import Similarity as Similarity
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
     from isolatent.evaluation import Guarantee as Guarantee
     from isolatent.evaluation import Interval as Interval
@@ -65,7 +67,8 @@ _EXPORTS = {
     "pairs": ("PairSource", "WorldPairs", "ArrayPairs", "SeriesPairs"),
     "contrast": (
         *("Dot", "Lp", "ConstantPotential", "NetworkPotential", "InfoNCE", "AnInfoNCE", "NCE"),
-        *("SpectralContrastive", "NWJ", "AlignUniform", "Ensemble"),
+        *("SpectralContrastive", "NWJ", "AlignUniform", "Ensemble", "ContrastiveLoss"),
+        "Similarity",
     ),
     "evaluation": (
         *("linear_r2", "mcc", "block_r2", "block_mcc", "bootstrap", "Interval", "Guarantee"),

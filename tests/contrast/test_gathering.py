@@ -4,20 +4,47 @@ import os
 import socket
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from isolatent.contrast import NCE, AnInfoNCE, ConstantPotential, Dot, InfoNCE, SpectralContrastive
+from isolatent.contrast import (
+    NCE,
+    NWJ,
+    AlignUniform,
+    AnInfoNCE,
+    ConstantPotential,
+    Dot,
+    InfoNCE,
+    SpectralContrastive,
+)
 
 ROWS, N = 12, 3
+
+
+class Bowl(torch.nn.Module):
+    """A potential that depends on the codes."""
+
+    def __init__(self):
+        super().__init__()
+        self.depth = torch.nn.Parameter(torch.tensor(0.2))
+
+    def forward(self, h):
+        return self.depth * h.square().sum(-1)
+
+
 LOSSES = [
     lambda gather: InfoNCE(Dot(2.0, learn_scale=True), gather=gather),
     lambda gather: AnInfoNCE(N, negatives_from="both", symmetric=False, gather=gather),
     lambda gather: NCE(
         Dot(learn_scale=True), potential_pos=ConstantPotential(0.3), ratio="count", gather=gather
     ),
+    lambda gather: NWJ(
+        Dot(learn_scale=True), potential=Bowl(), potential_pos=Bowl(), gather=gather
+    ),
+    lambda gather: AlignUniform(0.6, gather=gather),
     lambda gather: SpectralContrastive(
         Dot(learn_scale=True), negatives_from="within", gather=gather
     ),
@@ -27,19 +54,21 @@ LOSSES = [
 def problem():
     generator = torch.Generator().manual_seed(0)
     x, x_pos = torch.randn(2, ROWS, 5, generator=generator, dtype=torch.float64)
-    weight = torch.randn(5, N, generator=generator, dtype=torch.float64)
-    return x, x_pos, weight
+    weight = 0.3 * torch.randn(5, N, generator=generator, dtype=torch.float64)
+    queue = torch.randn(8, N, generator=generator, dtype=torch.float64)
+    return x, x_pos, weight, queue
 
 
 def losses_and_gradients(rank, processes):
     """The loss and the averaged gradients of an encoder and of the loss's own parameters."""
-    x, x_pos, weight = problem()
+    x, x_pos, weight, queue = problem()
     share = slice(rank * ROWS // processes, (rank + 1) * ROWS // processes)
     results = []
-    for make in LOSSES:
+    part = slice(rank * len(queue) // processes, (rank + 1) * len(queue) // processes)
+    for make, negatives in product(LOSSES, (None, queue[part])):
         encoder = weight.clone().requires_grad_()
         loss = make(processes > 1).double()
-        value = loss(x[share] @ encoder, x_pos[share] @ encoder)
+        value = loss(x[share] @ encoder, x_pos[share] @ encoder, negatives)
         gradients = torch.autograd.grad(value, [encoder, *loss.parameters()])
         if processes > 1:
             for gradient in gradients:
@@ -84,7 +113,7 @@ def test_two_processes_equal_one(tmp_path):
 
 def test_the_laws_above_would_notice_missing_negatives():
     """Half the batch without gathering is a different loss."""
-    x, x_pos, weight = problem()
+    x, x_pos, weight, _ = problem()
     loss = InfoNCE(Dot(2.0)).double()
     whole = loss(x @ weight, x_pos @ weight)
     half = loss(x[:6] @ weight, x_pos[:6] @ weight)

@@ -27,7 +27,6 @@ from isolatent.worlds import (
     Laplace,
     Normal,
     Sphere,
-    Uniform,
     VonMisesFisher,
 )
 
@@ -178,4 +177,3 @@ def test_minus_nwj_is_the_mutual_information_at_the_optimum():
     information = kappa * resultant + offset
     error = values.std() / math.sqrt(len(values))
     assert abs(-values.mean() - information) < LIMIT * error
-    assert Uniform().normalised(Sphere(n))

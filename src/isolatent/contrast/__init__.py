@@ -1,14 +1,8 @@
 """From codes of positive pairs to a number to minimise: similarities, potentials and losses."""
 
-from isolatent.contrast.losses import (
-    NCE,
-    NWJ,
-    AlignUniform,
-    AnInfoNCE,
-    Ensemble,
-    InfoNCE,
-    SpectralContrastive,
-)
+from isolatent.contrast.ensemble import Ensemble
+from isolatent.contrast.exponential import NWJ, SpectralContrastive
+from isolatent.contrast.losses import NCE, AlignUniform, AnInfoNCE, InfoNCE
 from isolatent.contrast.objective import ContrastiveLoss
 from isolatent.contrast.potentials import ConstantPotential, NetworkPotential
 from isolatent.contrast.similarities import Dot, Lp, Similarity

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 __all__ = ["average_value", "check_processes", "gather_rows", "row_offset"]
 
@@ -34,6 +35,7 @@ class _Gather(torch.autograd.Function):
         return torch.cat(parts)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         # Every process's loss depends on these rows: their gradients add up at the owner.
         total = gradient.contiguous().clone()

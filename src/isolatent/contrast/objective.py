@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_one_of
 from isolatent.contrast.gathering import average_value, check_processes, gather_rows, row_offset
-from isolatent.contrast.kernels import ENGINES, choose_engine
+from isolatent.contrast.kernels import ENGINES, choose_engine, row_logsumexp
 from isolatent.contrast.similarities import Similarity
 
-__all__ = ["Candidates", "ContrastiveLoss", "Direction"]
+__all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives"]
 
+HALVES = (torch.float16, torch.bfloat16)
 POLICIES = ("across", "within", "both", "given")
 
 
@@ -40,17 +41,24 @@ class Direction(NamedTuple):
     positive: Tensor  # scores of the positive pairs (B,)
     negatives: list[Candidates]
 
-    @property
-    def negatives_per_row(self) -> int:
-        """How many negatives each row has."""
-        return sum(candidates.per_row for candidates in self.negatives)
+
+def count_negatives(direction: Direction) -> int:
+    """How many negatives each row has; none at all is an error."""
+    count = sum(candidates.per_row for candidates in direction.negatives)
+    if count == 0:
+        raise ValueError(
+            "there are no negatives: a batch of one pair has none; give more pairs, or pass "
+            "negatives="
+        )
+    return count
 
 
 class ContrastiveLoss(nn.Module, ABC):
     r"""A loss of codes h (B, n) and their positives h' (B, n).
 
     Scores are :math:`s(u, v) = -d(u, v) - α(u) - α̃(v)`, u an anchor and v a candidate for its
-    positive. No B × B array is ever stored, unless the engine is ``"dense"``.
+    positive. No B × B array is ever stored, unless the engine is ``"dense"``. Half-precision codes
+    are taken in float32, also under autocast: scores need more than three digits.
 
     Negatives of anchor i, by policy: ``"across"``, the positives h'_j of the others; ``"within"``,
     the other anchors h_j; ``"both"``; or ``"given"``, only those passed as ``negatives``. A row is
@@ -98,12 +106,19 @@ class ContrastiveLoss(nn.Module, ABC):
         Args:
             h: Codes of the anchors (B, n).
             h_pos: Codes of their positives (B, n).
-            negatives: Further negatives: (K, n) for all anchors, or (B, K, n), K for each. Detach
-                them if no gradient shall flow, as for a queue of past codes.
+            negatives: Further negatives: (K, n) for all anchors, or (B, K, n), K for each, which
+                belong to the anchors and need ``symmetric=False``. With ``gather=True`` each
+                process gives its own share of the (K, n). Detach them if no gradient shall flow,
+                as for a queue of past codes.
         """
         self._check(h, h_pos, negatives)
-        loss = self._value(h, h_pos, negatives)
-        return average_value(loss) if self.gather else loss
+        with torch.autocast(h.device.type, enabled=False):
+            codes = [
+                x.float() if x is not None and x.dtype in HALVES else x
+                for x in (h, h_pos, negatives)
+            ]
+            loss = self._value(codes[0], codes[1], codes[2])  # type: ignore[arg-type]
+            return average_value(loss) if self.gather else loss
 
     def _value(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> Tensor:
         directions = self._directions(h, h_pos, negatives)
@@ -118,32 +133,61 @@ class ContrastiveLoss(nn.Module, ABC):
         positive = self.similarity(h, h_pos)
         for term in (alpha, alpha_pos):
             positive = positive if term is None else positive - term
-        sides = [(h, alpha, h_pos, self.potential_pos)]
+        sides = [(h, alpha, h_pos, alpha_pos, self.potential_pos)]
         if self.symmetric:
-            sides.append((h_pos, alpha_pos, h, self.potential))
+            sides.append((h_pos, alpha_pos, h, alpha, self.potential))
         return [
             Direction(
-                rows, row_potential, positive, self._candidates(rows, others, module, negatives)
+                rows,
+                row_potential,
+                positive,
+                [
+                    *self._in_batch(rows, others, other_potential, module),
+                    *self._given(negatives, module),
+                ],
             )
-            for rows, row_potential, others, module in sides
+            for rows, row_potential, others, other_potential, module in sides
         ]
 
-    def _candidates(
-        self, rows: Tensor, others: Tensor, module: nn.Module | None, negatives: Tensor | None
+    def _in_batch(
+        self, rows: Tensor, others: Tensor, other_potential: Tensor | None, module: nn.Module | None
     ) -> list[Candidates]:
+        """Candidates from the other view and from the rows' own, by policy, without self-pairs."""
         found = []
         own = torch.arange(len(rows), device=rows.device)
-        for policy, codes in (("across", others), ("within", rows)):
-            if self.negatives_from in (policy, "both"):
-                everyone = gather_rows(codes) if self.gather else codes
-                skip = own + row_offset(len(rows)) if self.gather else own
-                found.append(Candidates(everyone, _potential(module, everyone), skip))
-        if negatives is not None:
-            potential = _potential(module, negatives.flatten(0, -2))
-            if potential is not None:
-                potential = potential.view(negatives.shape[:-1])
-            found.append(Candidates(negatives, potential, None))
+        if self.gather:
+            own = own + row_offset(len(rows))
+        if self.negatives_from in ("across", "both"):
+            found.append(Candidates(self._everyone(others), self._everyone(other_potential), own))
+        if self.negatives_from in ("within", "both"):
+            potential = self._everyone(_potential(module, rows))
+            found.append(Candidates(self._everyone(rows), potential, own))
         return found
+
+    def _given(self, negatives: Tensor | None, module: nn.Module | None) -> list[Candidates]:
+        if negatives is None:
+            return []
+        potential = _potential(module, negatives.flatten(0, -2))
+        if negatives.ndim == 3:
+            own = None if potential is None else potential.view(negatives.shape[:-1])
+            return [Candidates(negatives, own, None)]
+        return [Candidates(self._everyone(negatives), self._everyone(potential), None)]
+
+    @overload
+    def _everyone(self, rows: Tensor) -> Tensor: ...
+    @overload
+    def _everyone(self, rows: Tensor | None) -> Tensor | None: ...
+    def _everyone(self, rows: Tensor | None) -> Tensor | None:
+        """These rows from all processes, if the loss gathers."""
+        return gather_rows(rows) if self.gather and rows is not None else rows
+
+    def _logsumexps(self, direction: Direction, times: float = 1.0) -> list[Tensor]:
+        """Log-sum-exps (B,) of the scores, times a factor, for each set of negatives."""
+        return [
+            self._reduce(row_logsumexp, lambda s: s.logsumexp(1), direction, candidates, times)
+            for candidates in direction.negatives
+            if candidates.per_row
+        ]
 
     def _reduce(
         self,
@@ -170,7 +214,7 @@ class ContrastiveLoss(nn.Module, ABC):
             direction.rows,
             codes,
             p=self.similarity.p,
-            weights=times * self.similarity.coordinate_weights(codes.shape[-1]).to(codes),
+            weights=times * self.similarity.coordinate_weights(codes.shape[-1]).to(codes.dtype),
             row_potential=None if row_potential is None else times * row_potential,
             column_potential=None if column_potential is None else times * column_potential,
             skip=skip,
@@ -181,16 +225,19 @@ class ContrastiveLoss(nn.Module, ABC):
         for name, codes in (("h", h), ("h_pos", h_pos), ("negatives", negatives)):
             if codes is None:
                 continue
-            if not isinstance(codes, Tensor) or codes.dtype not in (torch.float32, torch.float64):
+            if not isinstance(codes, Tensor) or not codes.is_floating_point():
                 got = codes.dtype if isinstance(codes, Tensor) else type(codes).__name__
-                raise TypeError(f"{name} must be a float32 or float64 tensor, got {got}")
+                raise TypeError(f"{name} must be a tensor of floats, got {got}")
+            if codes.dtype != h.dtype or codes.device != h.device:
+                raise TypeError(
+                    f"{name} must have h's dtype and device, {h.dtype} on {h.device}, "
+                    f"got {codes.dtype} on {codes.device}"
+                )
         if h.ndim != 2 or h.shape != h_pos.shape or 0 in h.shape:
             raise ValueError(
                 "h and h_pos must have the same shape (B, n) with B and n at least 1, got "
                 f"{tuple(h.shape)} and {tuple(h_pos.shape)}"
             )
-        if h.dtype != h_pos.dtype or (negatives is not None and h.dtype != negatives.dtype):
-            raise TypeError("h, h_pos and negatives must have the same dtype")
         if negatives is not None:
             b, n = h.shape
             fits = negatives.ndim == 2 or (negatives.ndim == 3 and len(negatives) == b)
@@ -198,6 +245,11 @@ class ContrastiveLoss(nn.Module, ABC):
                 raise ValueError(
                     f"negatives must have shape (K, {n}) or ({b}, K, {n}), "
                     f"got {tuple(negatives.shape)}"
+                )
+            if negatives.ndim == 3 and self.symmetric:
+                raise ValueError(
+                    f"negatives {tuple(negatives.shape)} belong to the anchors, and the positives "
+                    "would have none of their own: use symmetric=False"
                 )
         elif self.negatives_from == "given":
             raise ValueError("negatives must be given when negatives_from='given'")

@@ -27,7 +27,7 @@ class ConstantPotential(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """The constant for each row of h (B, n)."""
-        return self.value.to(h).expand(len(h))
+        return self.value.to(h.dtype).expand(len(h))
 
 
 class NetworkPotential(nn.Module):

@@ -13,6 +13,24 @@ from isolatent.checks import check_real, check_scale
 __all__ = ["Dot", "Lp", "Similarity"]
 
 
+SMALLEST, LARGEST = 1e-37, 1e38  # what float32 can hold
+
+
+def _keep(module: nn.Module, name: str, value: float | tuple[float, ...], learn: bool) -> None:
+    """Store a positive number: as given, or the logarithm of a learned one as a parameter."""
+    exact = torch.tensor(value, dtype=torch.float64)
+    if learn:
+        module.register_parameter(f"log_{name}", nn.Parameter(exact.log().float()))
+    else:
+        module.register_buffer(f"fixed_{name}", exact)
+
+
+def _kept(module: nn.Module, name: str) -> Tensor:
+    learned = getattr(module, f"log_{name}", None)
+    value: Tensor = getattr(module, f"fixed_{name}") if learned is None else learned.exp()
+    return value
+
+
 class Similarity(nn.Module, ABC):
     """A function of two codes; losses evaluate it for all pairs through the kernels.
 
@@ -28,7 +46,7 @@ class Similarity(nn.Module, ABC):
 
     def forward(self, u: Tensor, v: Tensor) -> Tensor:
         """Similarities (...) of codes u and v (..., n), broadcast against each other."""
-        weights = self.coordinate_weights(u.shape[-1]).to(u)
+        weights = self.coordinate_weights(u.shape[-1]).to(u.dtype)
         if self.p is None:
             return (weights * u * v).sum(-1)
         return -(weights * (u - v).abs() ** self.p).sum(-1)
@@ -47,20 +65,16 @@ class Dot(Similarity):
     """
 
     p = None
-    log_scale: Tensor
 
     def __init__(self, scale: float = 1.0, learn_scale: bool = False) -> None:
         super().__init__()
-        log_scale = torch.tensor(check_real("scale", scale, above=0)).log()
-        if learn_scale:
-            self.log_scale = nn.Parameter(log_scale)
-        else:
-            self.register_buffer("log_scale", log_scale)
+        check_real("scale", scale, above=SMALLEST, below=LARGEST)
+        _keep(self, "scale", scale, learn_scale)
 
     @property
     def scale(self) -> Tensor:
         """The current κ."""
-        return self.log_scale.exp()
+        return _kept(self, "scale")
 
     def coordinate_weights(self, n: int) -> Tensor:
         return self.scale.expand(n)
@@ -86,7 +100,6 @@ class Lp(Similarity):
     """
 
     p: float
-    log_weights: Tensor
 
     def __init__(
         self,
@@ -96,16 +109,15 @@ class Lp(Similarity):
     ) -> None:
         super().__init__()
         self.p = check_real("p", p, at_least=1)
-        log_weights = torch.tensor(check_scale("weights", weights)).log()
-        if learn_weights:
-            self.log_weights = nn.Parameter(log_weights)
-        else:
-            self.register_buffer("log_weights", log_weights)
+        start = check_scale("weights", weights)
+        for value in start if isinstance(start, tuple) else (start,):
+            check_real("weights", value, above=SMALLEST, below=LARGEST)
+        _keep(self, "weights", start, learn_weights)
 
     @property
     def weights(self) -> Tensor:
         """The current λ."""
-        return self.log_weights.exp()
+        return _kept(self, "weights")
 
     def coordinate_weights(self, n: int) -> Tensor:
         weights = self.weights

@@ -141,7 +141,11 @@ def test_engines_are_chosen_by_device_and_errors_name_both():
         ({"u": torch.zeros(2, 1, dtype=torch.int64)}, TypeError, "u must be .*float32.*int64"),
         ({"v": torch.zeros(3, 1).double()}, TypeError, "v must be .*float32, got .*float64"),
         ({"weights": torch.ones(2)}, ValueError, r"weights must have shape \(1,\), got \(2,\)"),
-        ({"weights": torch.zeros(1)}, ValueError, r"weights must be positive, got \[0.0\]"),
+        (
+            {"weights": torch.zeros(1)},
+            ValueError,
+            r"weights must be positive and finite, got \[0.0\]",
+        ),
         ({"row_potential": torch.zeros(3)}, ValueError, r"row_potential must have shape \(2,\)"),
         ({"column_potential": torch.zeros(2)}, ValueError, r"column_potential must have shape"),
         ({"skip": torch.tensor([0, 3])}, ValueError, r"skip must be -1 or a column below 3"),

@@ -19,7 +19,8 @@ Gradients flow to u, v, the weights and both potentials. The engines compute the
 as long as scores are of ordinary size. A float32 score carries an error of some ε|s| (ε = 1.2e-7),
 hence so does a log-sum-exp, and the softmax weights in its gradient are off by the factor
 1 ± ε|s|: scores of 1e4 leave three digits. Differences u - v are taken directly, so a common offset
-of u and v costs nothing unless p is None. In float32 numba counts terms below e^-64 = 1.6e-28 as 0.
+of u and v costs nothing unless p is None. In float32 numba counts terms below e^-64 = 1.6e-28 as 0,
+and its gradient of the weights loses digits to outliers: a row at 1e6 on both sides leaves four.
 """
 
 from __future__ import annotations
@@ -191,8 +192,8 @@ def _check(
         if x.device != u.device:
             raise ValueError(f"{name} must be on u's device '{u.device}', got '{x.device}'")
     if u.device.type == "cpu":  # elsewhere looking at values would wait for the device
-        if weights is not None and not bool((weights > 0).all()):
-            raise ValueError(f"weights must be positive, got {weights.tolist()}")
+        if weights is not None and not bool(((weights > 0) & weights.isfinite()).all()):
+            raise ValueError(f"weights must be positive and finite, got {weights.tolist()}")
         if skip is not None and not bool(((skip >= -1) & (skip < len(v))).all()):
             raise ValueError(f"skip must be -1 or a column below {len(v)}, got {skip.tolist()}")
     if p is not None:

@@ -59,7 +59,8 @@ class _Recompute(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         saved = ctx.saved_tensors
-        with torch.no_grad():
+        # Scores must come out as they did in the forward pass, in full precision.
+        with torch.no_grad(), torch.autocast(saved[0].device.type, enabled=False):
             detached: list[Any] = [x if x is None else x.detach() for x in saved]
             pairs = Pairs(ctx.p, *detached)
             ours = [g.detach() for g in upstream]
