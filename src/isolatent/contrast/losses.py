@@ -68,10 +68,15 @@ class InfoNCE(ContrastiveLoss):
     def _one_way(self, direction: Direction) -> Tensor:
         if not self.positive_in_denominator:
             count_negatives(direction)
-        parts = self._logsumexps(direction)
-        if self.positive_in_denominator:
-            parts.append(direction.positive)
-        return (torch.stack(parts).logsumexp(0) - direction.positive).mean()
+            parts = self._logsumexps(direction)
+        else:
+            # The positive is one of the columns across: there it need only not be left out.
+            sets = [c._replace(skip=None) if c.positive else c for c in direction.negatives]
+            parts = self._logsumexps(direction._replace(negatives=sets))
+            if not any(candidates.positive for candidates in sets):
+                parts.append(direction.positive)
+        denominator = parts[0] if len(parts) == 1 else torch.stack(parts).logsumexp(0)
+        return (denominator - direction.positive).mean()
 
 
 class NCE(ContrastiveLoss):

@@ -26,6 +26,7 @@ class Candidates(NamedTuple):
     codes: Tensor  # (M, n), or (B, K, n): K of their own for each row
     potential: Tensor | None  # (M,) or (B, K)
     skip: Tensor | None  # for each row the column that does not count
+    positive: bool = False  # whether that column is the row's own positive
 
     @property
     def per_row(self) -> int:
@@ -158,7 +159,8 @@ class ContrastiveLoss(nn.Module, ABC):
         if self.gather:
             own = own + row_offset(len(rows))
         if self.negatives_from in ("across", "both"):
-            found.append(Candidates(self._everyone(others), self._everyone(other_potential), own))
+            potential = self._everyone(other_potential)
+            found.append(Candidates(self._everyone(others), potential, own, positive=True))
         if self.negatives_from in ("within", "both"):
             potential = self._everyone(_potential(module, rows))
             found.append(Candidates(self._everyone(rows), potential, own))
@@ -201,7 +203,7 @@ class ContrastiveLoss(nn.Module, ABC):
 
         ``kernel`` reduces over shared columns, ``own`` a dense (B, K) array of own ones.
         """
-        codes, column_potential, skip = candidates
+        codes, column_potential, skip, _ = candidates
         row_potential = direction.row_potential
         if codes.ndim == 3:
             scores = self.similarity(direction.rows.unsqueeze(1), codes)

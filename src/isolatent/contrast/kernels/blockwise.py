@@ -42,8 +42,16 @@ def _tiles(pairs: Pairs) -> Iterator[slice]:
 
 
 def _power_(x: Tensor, q: float) -> Tensor:
-    """|x|^q in place, with |x|⁰ = 1."""
-    return x.abs_().pow_(q) if q != 1 else x.abs_()
+    """|x|^q, which may overwrite x, with |x|⁰ = 1; on a CPU `pow` costs tens of products."""
+    x.abs_()
+    if q == 1:
+        return x
+    if q in (1.5, 2.5):
+        return x.mul_(x.sqrt()) if q == 1.5 else x.mul_(x * x.sqrt())
+    if q in (2, 3, 4):
+        square = x * x
+        return square.mul_(x if q == 3 else square) if q > 2 else square
+    return x.pow_(q)
 
 
 def _scores(pairs: Pairs, rows: slice) -> Tensor:
