@@ -27,6 +27,8 @@ format: setup
 
 bench: setup
 	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	$(BIN)/python benchmarks/losses.py --quick
 
 setup: $(READY)
 

@@ -4,7 +4,7 @@ Each cell (loss × similarity × method × batch) runs in a process of its own: 
 checked against our dense engine in float64, then the peak of resident memory over the first run and
 the median time of the next ones are taken. Cells are written as they come; a second call goes on.
 
-Run: python benchmarks/losses.py [--quick] [--fresh] [--report]
+Run: python benchmarks/losses.py [--quick] [--fresh] [--report] [--methods …] [--batches …]
 Writes results/benchmarks/losses.{json,md,png}.
 """
 
@@ -75,6 +75,17 @@ def cells(quick: bool) -> Iterator[Cell]:
                 for policy in POLICIES:
                     for method in methods_for(loss, geometry, policy):
                         yield Cell(loss, geometry.name, policy, method, batch)
+
+
+def chosen(options: argparse.Namespace) -> Iterator[Cell]:
+    """The cells that the options ask for."""
+    for cell in cells(options.quick):
+        if (
+            cell.method in (options.methods or METHODS)
+            and cell.loss in (options.losses or LOSSES)
+            and cell.batch in (options.batches or BATCHES)
+        ):
+            yield cell
 
 
 # In the process of a cell
@@ -245,7 +256,7 @@ def run_all(options: argparse.Namespace, store: Path) -> Record:
     state["circumstances"] = circumstances(options.threads)
     done, missing = state["cells"], state["circumstances"]["missing"]
     digest = source_digest()  # once: the processes are forked from one that has read the code
-    for cell in cells(options.quick):
+    for cell in chosen(options):
         code = digest if cell.method in ENGINES else None
         old = done.get(cell.key, {})
         calm = old.get("others", math.inf) <= options.calm
@@ -478,6 +489,11 @@ def main() -> None:
         default=math.inf,
         help="measure cells again during which other processes used more cores than this",
     )
+    for name, choices in (("methods", METHODS), ("losses", LOSSES)):
+        parser.add_argument(
+            f"--{name}", nargs="+", choices=list(choices), help=f"only these {name}"
+        )
+    parser.add_argument("--batches", nargs="+", type=int, choices=BATCHES, help="only these")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for one run of a cell")
     parser.add_argument("--memory", type=float, default=8.0, help="GB a cell may take")
