@@ -64,3 +64,20 @@ def test_the_readmes_figures_are_those_of_the_stored_run():
         low, high = figures["intervals"][name]
         assert f"{figures[name]:.3f} [{low:.3f}, {high:.3f}]" in text
     assert f"in {figures['seconds']:.0f} s on two cores" in text
+
+
+def test_the_readmes_speed_is_that_of_the_stored_benchmark():
+    cells = json.loads((ROOT / "results/benchmarks/losses.json").read_text())["cells"]
+
+    def lead(similarity):
+        """The best peer's time over ours at batch 6144."""
+        ours = cells[f"InfoNCE | {similarity} | one way | numba | 6144"]["seconds"]
+        peers = ("plain torch", "KeOps", "PML SupCon", "CEBRA")
+        keys = (f"InfoNCE | {similarity} | one way | {peer} | 6144" for peer in peers)
+        return min(cells[key]["seconds"] for key in keys if "seconds" in cells.get(key, {})) / ours
+
+    text = (ROOT / "README.md").read_text()
+    assert f"{lead('dot'):.0f} times (dot product) to {lead('L3'):.0f} times (L3) faster" in text
+    largest = [c["megabytes"] for k, c in cells.items() if "65536" in k and "megabytes" in c]
+    assert 0 < max(largest) < 70
+    assert "batch 65 536 takes under 70 MB" in text

@@ -56,7 +56,7 @@ class MLP(nn.Module):
 class PaperMLP(MLP):
     """The encoder of `zimmermann2021`: six hidden layers of 10n, 50n four times, and 10n units.
 
-    It costs some twenty times as much a step as :class:`MLP` with its defaults.
+    It has far more weights than :class:`MLP` with its defaults, and its steps cost accordingly.
 
     Args:
         n_inputs: Observed dimensions m.

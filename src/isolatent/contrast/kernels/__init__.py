@@ -5,7 +5,7 @@ With scores :math:`s_{ij} = -d(u_i, v_j) - a_i - b_j`, where d is :math:`-\sum_k
 
 * `row_logsumexp` is :math:`\log\sum_j e^{s_{ij}}`,
 * `row_softplus` is :math:`\sum_j \log(1 + e^{s_{ij}})`,
-* `both_logsumexp` is the first over columns and over rows in one pass, a third cheaper than two.
+* `both_logsumexp` is the first over columns and over rows in one pass instead of two.
 
 Gradients flow to u, v, the weights and both potentials. The engines compute the same numbers:
 
