@@ -51,7 +51,7 @@ def test_the_readmes_examples_run(capsys):
     names = {}
     exec(first + "\nr2 = iso.linear_r2(z, z_hat)", names)
     assert names["r2"] == pytest.approx(0.8, abs=0.05)
-    assert capsys.readouterr().out.startswith("orthogonal map, if: uniform marginal")
+    assert capsys.readouterr().out.startswith("orthogonal map, if:\n  declared   uniform marginal")
     assert names["h"].grad.isfinite().all()
     names["model"].recipe = iso.Recipe(steps=5)
     exec(second, names)

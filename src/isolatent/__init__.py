@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from isolatent.contrast import InfoNCE as InfoNCE
     from isolatent.contrast import Lp as Lp
     from isolatent.contrast import NetworkPotential as NetworkPotential
+    from isolatent.contrast import SaturatedInfoNCE as SaturatedInfoNCE
     from isolatent.contrast import Similarity as Similarity
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
     from isolatent.evaluation import Guarantee as Guarantee
@@ -68,7 +69,7 @@ _EXPORTS = {
     "contrast": (
         *("Dot", "Lp", "ConstantPotential", "NetworkPotential", "InfoNCE", "AnInfoNCE", "NCE"),
         *("SpectralContrastive", "NWJ", "AlignUniform", "Ensemble", "ContrastiveLoss"),
-        "Similarity",
+        *("SaturatedInfoNCE", "Similarity"),
     ),
     "evaluation": (
         *("linear_r2", "mcc", "block_r2", "block_mcc", "bootstrap", "Interval", "Guarantee"),

@@ -32,7 +32,8 @@ def test_factors_are_recovered_up_to_an_orthogonal_map():
     assert np.abs(np.linalg.svd(fit, compute_uv=False) - 1).max() < 0.06
     # A learned scale measures the concentration.
     assert model.loss_.similarity.scale.item() == pytest.approx(20.0, rel=0.15)
-    assert [step.number for step in steps] == list(range(1, 501))
+    assert [step.number for step in steps] == list(range(1, len(steps) + 1))
+    assert steps[-1].number == steps[-1].total <= 500
     assert steps == model.history_
 
 
@@ -64,8 +65,8 @@ def test_every_belief_trains(beliefs):
     model = iso.ContrastiveICA(3, recipe=SHORT, random_state=0, **beliefs).fit(x, x_pos)
     assert model.transform(x).shape == (300, 3)
     assert model.n_features_in_ == 3
-    own = "loss" in beliefs or "encoder" in beliefs
-    assert (model.guarantee_ is None) == own
+    free = "encoder" in beliefs or beliefs.get("space") == "euclidean"
+    assert (model.guarantee_.equivalence is None) == free
 
 
 def test_modules_that_were_given_stay_as_they_are():
@@ -119,9 +120,8 @@ X = np.random.default_rng(0).normal(size=(30, 3))
 @pytest.mark.parametrize(
     ("arguments", "fit", "message"),
     [
-        ({}, (X,), "X_pos must be given when X is an array"),
         ({}, (X, X[:-1]), "X and X_pos must have the same shape"),
-        ({}, (X * np.nan, X), "x must be finite, but row 0"),
+        ({}, (X * np.nan, X), "Input X contains NaN"),
         ({}, (WORLD, X), "X_pos must be None when X is a world"),
         ({"n_components": 0}, (X, X), "n_components must be an integer >= 1"),
         ({"n_components": 1}, (X, X), "n_components must be at least 2 on a sphere"),
@@ -141,11 +141,11 @@ def test_wrong_arguments(arguments, fit, message):
 
 def test_transform_checks_its_input():
     model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=1, batch=8)).fit(X, X)
-    with pytest.raises(ValueError, match=r"X must have shape \(N, 3\)"):
+    with pytest.raises(ValueError, match="X has 2 features, but ContrastiveICA is expecting 3"):
         model.transform(X[:, :2])
-    with pytest.raises(TypeError, match="X must hold real numbers"):
+    with pytest.raises(ValueError, match="could not convert string to float: 'a'"):
         model.transform([["a", "b", "c"]])
-    with pytest.raises(ValueError, match="row 4 holds NaN"):
+    with pytest.raises(ValueError, match="Input X contains NaN"):
         model.transform(np.where(np.arange(30)[:, None] == 4, np.nan, X))
 
 

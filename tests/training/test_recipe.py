@@ -1,17 +1,13 @@
-"""The recipe's schedule and its checks."""
+"""The recipe checks its settings and can be written down."""
 
 import pytest
 
 from isolatent.training import Recipe
 
 
-def test_the_rate_rises_then_falls_to_nothing():
-    recipe = Recipe(steps=100, learning_rate=1.0, warmup=0.1)
-    rates = [recipe.rate_at(step) for step in range(100)]
-    assert rates.index(max(rates)) in (9, 10)
-    assert rates[0] == pytest.approx(0.1)
-    assert rates[-1] < 1e-3
-    assert Recipe(steps=10, warmup=0.0, learning_rate=1.0).rate_at(0) == 1.0
+def test_a_recipe_is_plain_data():
+    recipe = Recipe(steps=7, part=3)
+    assert Recipe(**recipe.to_dict()) == recipe
 
 
 @pytest.mark.parametrize(
@@ -20,9 +16,14 @@ def test_the_rate_rises_then_falls_to_nothing():
         {"steps": 0},
         {"batch": 1},
         {"learning_rate": 0.0},
-        {"warmup": 1.0},
+        {"scale_rate": 0.0},
+        {"warmup": -1},
+        {"cooldown": 1.0},
         {"averaging": 1.0},
         {"weight_decay": -1.0},
+        {"saturation": 1.0},
+        {"tolerance": -1.0},
+        {"part": 0},
     ],
 )
 def test_wrong_arguments(wrong):

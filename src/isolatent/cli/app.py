@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from isolatent import __version__
-from isolatent.checks import check_integer
+from isolatent.checks import IsolatentWarning, check_integer
 
 __all__ = ["main"]
 
@@ -23,6 +26,12 @@ app = typer.Typer(
 
 
 LARGEST_SEED = 2**32 - 1  # what NumPy takes
+
+Model: TypeAlias = Annotated[Path, typer.Argument(help="Directory of a model that fit wrote.")]
+Session: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Column (of an .npz: array) that tells sessions apart; no observation."),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -53,19 +62,185 @@ def demo(
         check_integer("--steps", steps, at_least=1)
     if json is not None:
         check_writable("--json", json, overwrite)
-    try:
+    with _interruptible():
         figures = run_demo(seed=seed, steps=steps, quiet=quiet)
-    except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        raise typer.Exit(130) from None
     if json is not None:
         write_json(json, figures)
 
 
+@app.command()
+def fit(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Observations, rows by columns: .npy, .npz (arrays x and perhaps x_pos or "
+            "session), .csv (with a header line) or .parquet."
+        ),
+    ],
+    data_pos: Annotated[
+        Path | None,
+        typer.Argument(help="The positive of each row of DATA; without it DATA is a series."),
+    ] = None,
+    space: Annotated[
+        str, typer.Option(help="Of the factors: sphere, box, euclidean, cubegrid or hollowball.")
+    ] = "sphere",
+    marginal: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the factors: uniform, normal or unknown.  [default: uniform; normal if "
+            "euclidean]",
+        ),
+    ] = None,
+    conditional: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a positive's factors: vmf, normal, laplace, gennorm or anisotropic.  "
+            "[default: vmf on the sphere, else normal]"
+        ),
+    ] = None,
+    p: Annotated[
+        float | None, typer.Option(help="Exponent of the gennorm conditional, 1 or more.")
+    ] = None,
+    components: Annotated[
+        int | None,
+        typer.Option(help="Number of factors.  [default: one for each column, at most 10]"),
+    ] = None,
+    loss: Annotated[
+        str, typer.Option(help="What is minimised: infonce, aninfonce, nce, scl or nwj.")
+    ] = "infonce",
+    seed: Annotated[int, typer.Option(help="Seed of the run; the same gives the same model.")] = 0,
+    out: Annotated[Path, typer.Option(help="Directory for the model and its checkpoints.")] = Path(
+        "model"
+    ),
+    steps: Annotated[
+        int | None, typer.Option(help="Training steps.  [default: the recipe's]")
+    ] = None,
+    batch: Annotated[
+        int | None, typer.Option(help="Pairs per step.  [default: the recipe's]")
+    ] = None,
+    lag: Annotated[
+        int | None,
+        typer.Option(help="Longest time from a row to its positive, in rows.  [default: 1]"),
+    ] = None,
+    session: Session = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint in --out.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the model that is in --out.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result only.")] = False,
+    devices: Annotated[
+        int, typer.Option(help="Number of GPUs, or processes on the CPU, per machine.")
+    ] = 1,
+    nodes: Annotated[int, typer.Option(help="Number of machines.")] = 1,
+    accelerator: Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="Bits of the encoder's arithmetic: 32 or bf16-mixed.")
+    ] = "32",
+    log: Annotated[
+        str | None, typer.Option(help="Also log each step: csv, to log.csv in --out.")
+    ] = None,
+) -> None:
+    """Train an encoder on pairs of observations, or on a series, and save the model."""
+    from isolatent.cli.fit import Beliefs, Place, Run, resume_advice, run_fit
+
+    run = Run(
+        out, components, loss, seed, steps, batch, lag, session, resume, overwrite, quiet, log
+    )
+    place = Place(accelerator, devices, nodes, precision)
+    with _interruptible(lambda: resume_advice(out) if place.is_first else None):
+        beliefs = Beliefs.complete(space, marginal, conditional, p)
+        run_fit(data, data_pos, beliefs, run, place)
+
+
+@app.command()
+def transform(
+    model: Model,
+    data: Annotated[Path, typer.Argument(help="Observations, in a file as for fit.")],
+    out: Annotated[
+        Path, typer.Option(help="File for the codes: .npy, .npz (array h), .csv or .parquet.")
+    ] = Path("codes.npy"),
+    session: Session = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the --out file if it exists.")
+    ] = False,
+) -> None:
+    """Write the codes of observations: the factors as the model recovers them."""
+    from isolatent.cli.model import run_transform
+
+    with _interruptible():
+        run_transform(model, data, out, session, overwrite)
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    truth: Annotated[
+        Path,
+        typer.Option(help="True factors, one row for each of DATA; .npz: z (and x without DATA)."),
+    ],
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="Observations, in a file as for fit; without it --truth holds them."),
+    ] = None,
+    session: Session = None,
+    blocks: Annotated[
+        str | None,
+        typer.Option(help="Factors whose conditionals are equally wide, such as 0,1,2/3,4."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the halves for R² and of the resampled rows.")
+    ] = 0,
+    json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the --json file if it exists.")
+    ] = False,
+) -> None:
+    """Compare the codes of observations with their true factors."""
+    from isolatent.cli.model import run_evaluate
+
+    with _interruptible():
+        run_evaluate(model, data, truth, session, blocks, seed, json, overwrite)
+
+
+@app.command()
+def info(model: Model) -> None:
+    """Print what a model is and what may be claimed about it."""
+    from isolatent.cli.model import run_info
+
+    run_info(model)
+
+
 def main() -> None:
     """Run the command line; errors a person can act on are one line, without a traceback."""
+    with warnings.catch_warnings():
+        _show_warnings_as_lines()
+        try:
+            app()
+        except (ValueError, OSError, FloatingPointError) as error:
+            typer.echo(f"isolatent: {error}", err=True)
+            sys.exit(2)
+
+
+@contextmanager
+def _interruptible(advice: Callable[[], str | None] = lambda: "interrupted") -> Iterator[None]:
+    """Leave with status 130 and a line of advice when a person presses Ctrl-C."""
     try:
-        app()
-    except (ValueError, OSError, FloatingPointError) as error:
-        typer.echo(f"isolatent: {error}", err=True)
-        sys.exit(2)
+        yield
+    except KeyboardInterrupt:
+        if line := advice():
+            typer.echo(line, err=True)
+        raise typer.Exit(130) from None
+
+
+def _show_warnings_as_lines() -> None:
+    usual = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: object) -> None:
+        if issubclass(category, IsolatentWarning):
+            typer.echo(f"isolatent: warning: {message}", err=True)
+        else:
+            usual(message, category, *where)  # type: ignore[arg-type]
+
+    warnings.showwarning = show  # type: ignore[assignment]

@@ -5,6 +5,7 @@ from isolatent.contrast.exponential import NWJ, SpectralContrastive
 from isolatent.contrast.losses import NCE, AlignUniform, AnInfoNCE, InfoNCE
 from isolatent.contrast.objective import ContrastiveLoss
 from isolatent.contrast.potentials import ConstantPotential, NetworkPotential
+from isolatent.contrast.saturated import SaturatedInfoNCE
 from isolatent.contrast.similarities import Dot, Lp, Similarity
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "InfoNCE",
     "Lp",
     "NetworkPotential",
+    "SaturatedInfoNCE",
     "Similarity",
     "SpectralContrastive",
 ]

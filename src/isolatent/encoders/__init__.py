@@ -3,6 +3,7 @@
 from isolatent.encoders.convolutions import ConvEncoder, ResidualEncoder
 from isolatent.encoders.heads import BoxHead, SphereHead
 from isolatent.encoders.networks import MLP, PaperMLP
+from isolatent.encoders.straightening import Straightening
 from isolatent.encoders.whitening import Whitening
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "PaperMLP",
     "ResidualEncoder",
     "SphereHead",
+    "Straightening",
     "Whitening",
 ]

@@ -1,28 +1,48 @@
 """How good codes are at recovering known factors, how sure that is, and what may be claimed."""
 
 from isolatent.evaluation.assignment import assign_codes
+from isolatent.evaluation.beliefs import (
+    CONDITIONALS,
+    HEADS,
+    LOSSES,
+    MARGINALS,
+    POTENTIALS,
+    SIMILARITIES,
+    SPACES,
+    check_beliefs,
+    matching_head,
+    matching_similarity,
+)
 from isolatent.evaluation.blocks import block_mcc, block_r2
 from isolatent.evaluation.guarantees import (
-    CONDITIONALS,
-    MARGINALS,
-    SPACES,
+    Assumption,
     Guarantee,
     derive_guarantee,
+    weight_blocks,
 )
 from isolatent.evaluation.intervals import Interval, bootstrap
 from isolatent.evaluation.scores import linear_r2, mcc
 
 __all__ = [
     "CONDITIONALS",
+    "HEADS",
+    "LOSSES",
     "MARGINALS",
+    "POTENTIALS",
+    "SIMILARITIES",
     "SPACES",
+    "Assumption",
     "Guarantee",
     "Interval",
     "assign_codes",
     "block_mcc",
     "block_r2",
     "bootstrap",
+    "check_beliefs",
     "derive_guarantee",
     "linear_r2",
+    "matching_head",
+    "matching_similarity",
     "mcc",
+    "weight_blocks",
 ]

@@ -1,5 +1,5 @@
 """How positives are made: sources of pairs of related observations."""
 
-from isolatent.pairs.sources import ArrayPairs, PairSource, SeriesPairs, WorldPairs
+from isolatent.pairs.sources import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
 
-__all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs"]
+__all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs", "release_pages"]

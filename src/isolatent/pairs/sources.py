@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import mmap
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -14,7 +15,7 @@ from torch import Generator, Tensor
 from isolatent.checks import check_generator, check_integer, check_real
 from isolatent.worlds import World
 
-__all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs"]
+__all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs", "release_pages"]
 
 
 @runtime_checkable
@@ -163,15 +164,58 @@ class SeriesPairs:
                 )
             starts = np.concatenate([starts, np.flatnonzero(ids[1:] != ids[:-1]) + 1])
         ends = np.append(starts[1:], len(self.x))
-        anchors = np.maximum(ends - starts - self.shortest, 0)
-        keep = anchors > 0
-        if not keep.any():
+        if (ends - starts).max() <= self.shortest:
             raise ValueError(
                 f"lag must be shorter than some session; the shortest lag is {self.shortest}, the "
                 f"longest session has {int((ends - starts).max())} rows"
             )
+        self._set_sessions(starts, ends)
+
+    def _set_sessions(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
+        anchors = np.maximum(ends - starts - self.shortest, 0)
+        keep = anchors > 0
         self._starts, self._ends = starts[keep], ends[keep]
         self._anchors_up_to = np.cumsum(anchors[keep])
+
+    def __len__(self) -> int:
+        """How many moments have a positive."""
+        return int(self._anchors_up_to[-1])
+
+    def split(self, share: float, generator: Generator) -> tuple[SeriesPairs, SeriesPairs]:
+        """Cut the recording: most of it, and about ``share`` of it.
+
+        What is held out is the end of each session, since neighbouring moments are alike and a
+        random choice of them would hold nothing out; of sessions too short for that, the last ones
+        as a whole. Both parts share the array. ``generator`` is not needed: nothing is random.
+        """
+        check_real("share", share, above=0, below=1)
+        lengths = self._ends - self._starts
+        cut = self._ends - np.round(share * lengths).astype(np.int64)
+        if not ((self._ends - cut > self.shortest) & (cut - self._starts > self.shortest)).any():
+            ended = np.cumsum(lengths) > (1 - share) * lengths.sum()
+            ended[0], ended[-1] = False, len(ended) > 1
+            cut = np.where(ended, self._starts, self._ends)
+        else:
+            fits = (self._ends - cut > self.shortest) & (cut - self._starts > self.shortest)
+            cut = np.where(fits, cut, self._ends)
+        if (cut == self._ends).all():
+            raise ValueError(
+                f"share must leave a pair on either side of {len(self)} anchors, got {share}"
+            )
+        most, rest = copy.copy(self), copy.copy(self)
+        most._set_sessions(self._starts, cut)
+        rest._set_sessions(cut, self._ends)
+        return most, rest
+
+    def all(self) -> tuple[Tensor, Tensor]:
+        """Every anchor once, in order, with its nearest positive."""
+        anchors = np.concatenate(
+            [
+                np.arange(start, end - self.shortest)
+                for start, end in zip(self._starts, self._ends, strict=True)
+            ]
+        )
+        return _rows("x", self.x, anchors), _rows("x", self.x, anchors + self.shortest)
 
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch`` pairs."""
@@ -220,9 +264,20 @@ def _rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) ->
     taken = np.asarray(array[rows])
     if isinstance(array, np.memmap):
         _check_finite(name, taken, rows)
+        release_pages(array)
     long = taken.dtype.kind == "f" and taken.dtype.itemsize >= 8
     # In native byte order, which is the only one that torch takes.
     return torch.from_numpy(taken.astype(np.float64 if long else np.float32, copy=False))
+
+
+def release_pages(array: np.ndarray[Any, Any]) -> None:
+    """Give back the memory into which a memory map has read its file; others are left alone.
+
+    Rows drawn at random from a file that is larger than memory would otherwise fill it, since the
+    system drops pages that are mapped only when it must.
+    """
+    if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def _check_finite(name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> None:

@@ -1,8 +1,23 @@
 """From pairs to a fitted encoder: recipe, loop, progress and the estimator."""
 
+from isolatent.training.checkpoints import Checkpoints, DamagedFileError
 from isolatent.training.estimator import ContrastiveICA
-from isolatent.training.loop import Step, fit_encoder
+from isolatent.training.logs import CsvLog
+from isolatent.training.loop import Training, fit_encoder
+from isolatent.training.processes import connect
 from isolatent.training.progress import ProgressDisplay
 from isolatent.training.recipe import Recipe
+from isolatent.training.steps import Step
 
-__all__ = ["ContrastiveICA", "ProgressDisplay", "Recipe", "Step", "fit_encoder"]
+__all__ = [
+    "Checkpoints",
+    "ContrastiveICA",
+    "CsvLog",
+    "DamagedFileError",
+    "ProgressDisplay",
+    "Recipe",
+    "Step",
+    "Training",
+    "connect",
+    "fit_encoder",
+]

@@ -2,62 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
 from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Generator, Tensor, nn
 
-from isolatent.checks import check_integer, check_one_of
-from isolatent.contrast import Dot, InfoNCE, Lp, Similarity
-from isolatent.encoders import MLP, BoxHead, SphereHead, Whitening
-from isolatent.evaluation import derive_guarantee
-from isolatent.pairs import ArrayPairs, PairSource, WorldPairs
-from isolatent.training.loop import Step, fit_encoder
+from isolatent.checks import IsolatentWarning, check_integer, check_one_of
+from isolatent.contrast import InfoNCE
+from isolatent.encoders import Straightening, Whitening
+from isolatent.evaluation import check_beliefs
+from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
+from isolatent.training.assembly import (
+    ENCODERS,
+    Beliefs,
+    build_encoder,
+    build_loss,
+    build_saturated_loss,
+    dtype_of,
+    guarantee_of,
+    head_of,
+)
+from isolatent.training.checkpoints import Checkpoints
+from isolatent.training.loop import Training, fit_encoder
+from isolatent.training.processes import Processes, connect
 from isolatent.training.recipe import Recipe
+from isolatent.training.steps import Step
+from isolatent.training.storage import load_model, save_model
 from isolatent.worlds import World
 
 __all__ = ["ContrastiveICA"]
 
-WHITENING_PAIRS = 8192  # pairs from which mean and covariance are estimated
+WHITENING_BATCHES, WHITENING_BATCH = 4, 4096  # of pairs, for mean and covariance
+STRAIGHTENING_PAIRS = 32_768
 TRANSFORM_BATCH = 8192
-HELD_OUT = 0.1  # share of the pairs of two arrays
+FEWEST_BATCHES = 8  # that a pass over the pairs is made of, unless a recipe says otherwise
+HELD_OUT = 0.1  # share of the pairs
 HELD_OUT_PAIRS = 4096  # more would make measuring slow, not surer
-HOLD_OUT_FROM = 100  # pairs; fewer cannot spare any
+HOLD_OUT_FROM = 100  # pairs; of fewer, those that are trained with are measured, too
+NO_INFORMATION = 0.01  # nats; pairs that share less than this are as good as unrelated
+DIGITS = 1e3  # mean over standard deviation of a column up to which float32 will do
+SCORE_BATCH = 512  # pairs that are told apart at a time by `score`
 
 
-class ContrastiveICA(TransformerMixin, BaseEstimator):
+class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Recover latent factors from positive pairs.
 
     You declare what you believe about the world: the space of the latents, their marginal, and how
     positives are distributed around anchors. The similarity, the output head and the guarantee
-    follow from it. An encoder :math:`f` is trained with InfoNCE so that
-    :math:`e^{s(f(x'), f(x))}` matches the declared conditional; ``guarantee_`` says what that
-    entails.
+    follow from it. An encoder :math:`f` is trained so that :math:`e^{s(f(x'), f(x))}` matches the
+    declared conditional; ``guarantee_`` says what that entails.
 
     Args:
         n_components: Number of factors n.
-        space: ``"sphere"``, ``"box"`` or ``"euclidean"``.
-        marginal: ``"uniform"``, or ``"unknown"`` if you do not believe so.
-        conditional: ``"vmf"`` on the sphere, ``"normal"`` or ``"laplace"`` elsewhere.
-        loss: ``"infonce"``, or any module called as ``loss(h, h_pos)``.
-        encoder: ``"mlp"`` (whitened input, linear path beside a perceptron), or any module that
-            maps observations to codes (N, n_components).
+        space: ``"sphere"``, ``"box"``, ``"euclidean"``, ``"cubegrid"`` or ``"hollowball"``.
+        marginal: ``"uniform"``, ``"normal"``, or ``"unknown"`` if you cannot say; the last two add
+            learned potentials.
+        conditional: ``"vmf"`` on the sphere, ``"normal"``, ``"laplace"``, ``"gennorm"`` or
+            ``"anisotropic"``, a normal whose width differs between factors.
+        p: The exponent of ``"gennorm"``.
+        loss: ``"infonce"``, ``"aninfonce"``, ``"nce"``, ``"scl"``, ``"nwj"``, or any module called
+            as ``loss(h, h_pos)``.
+        encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
+            `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"residual"`` (images), or any module
+            that maps observations to codes (N, n_components).
+        lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
+            and the longest.
         recipe: A :class:`Recipe`; the default one if None.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        devices: Devices, or processes on the CPU, on this machine.
+        nodes: Machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run the encoder in bfloat16.
 
     Attributes:
         encoder_: The trained encoder.
         loss_: The trained loss with its learned scale.
-        guarantee_: What may be claimed; None if ``loss`` or ``encoder`` is your own module.
+        guarantee_: What may be claimed; prints as a card.
         history_: A :class:`Step` for each step, with the loss and what else is known after it.
         n_features_in_: Number of observed dimensions.
+        feature_names_in_: Names of the columns, if X had some.
 
     Example:
         >>> import isolatent as iso
@@ -72,153 +107,415 @@ class ContrastiveICA(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        n_components: int,
+        n_components: int = 2,
         *,
         space: str = "sphere",
         marginal: str = "uniform",
         conditional: str = "vmf",
+        p: float | None = None,
         loss: str | nn.Module = "infonce",
         encoder: str | nn.Module = "mlp",
+        lag: int | Sequence[int] = 1,
         recipe: Recipe | None = None,
         random_state: int | np.random.RandomState | None = None,
+        accelerator: str = "auto",
+        devices: int = 1,
+        nodes: int = 1,
+        precision: str = "32-true",
     ) -> None:
         self.n_components = n_components
         self.space = space
         self.marginal = marginal
         self.conditional = conditional
+        self.p = p
         self.loss = loss
         self.encoder = encoder
+        self.lag = lag
         self.recipe = recipe
         self.random_state = random_state
+        self.accelerator = accelerator
+        self.devices = devices
+        self.nodes = nodes
+        self.precision = precision
 
     def fit(
         self,
         X: ArrayLike | Tensor | World | PairSource,
         X_pos: ArrayLike | Tensor | None = None,
         *,
+        groups: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: str | os.PathLike[str] | None = None,
         on_step: Callable[[Step], None] = lambda step: None,
         quality: Callable[[nn.Module], float] | None = None,
     ) -> Self:
         """Train on pairs.
 
-        Of two arrays a tenth of the pairs (at most 4096; none of fewer than 100) is held out, to
-        stop training before it learns the rest by heart. A pair source is taken to be endless.
+        A tenth of the pairs (at most 4096) is held out, to see when training no longer gains; of
+        fewer than 100 pairs none can be spared. A pair source of your own is taken to be endless.
 
         Args:
-            X: Observations (N, m); or a world or any pair source, and then no ``X_pos``.
+            X: Observations (N, m) with their positives in ``X_pos``; or, without ``X_pos``, a
+                recording (T, m) whose rows have their positives at most ``lag`` rows later; or a
+                world or any pair source.
             X_pos: The positive of each row of X.
+            groups: For recordings: one session id for each row. Pairs stay within a session.
+            checkpoint: A directory in which to keep the state of the run, so that it can be
+                resumed after a crash or Ctrl-C. Older checkpoints in it are replaced.
+            resume: Such a directory; the run goes on from its last good checkpoint, to the same
+                result as without the break. Data and parameters must be the same.
             on_step: Called after every step, for progress displays and logs.
             quality: Scores an encoder where the truth is known; its figure is passed to
                 ``on_step``.
         """
+        recipe, beliefs = self._check()
+        if checkpoint is not None and resume is not None:
+            raise ValueError("checkpoint and resume exclude each other: resume also writes there")
+        source = self._as_source(X, X_pos, groups, reset=True)
+        if self.recipe is None and isinstance(source, ArrayPairs | SeriesPairs):
+            # Few pairs are learned by heart in few steps; smaller batches see more of them.
+            together = self.devices * self.nodes
+            batch = max(2, len(source) // (FEWEST_BATCHES * together)) * together
+            recipe = replace(recipe, batch=min(recipe.batch, batch))
+        place = resume if resume is not None else checkpoint
+        checkpoints = None if place is None else Checkpoints(place)
+        saved = None if resume is None or checkpoints is None else checkpoints.latest()
+        # A resumed run repeats what the first one drew, also where that came from no seed.
+        seed = saved.record["identity"]["seed"] if saved is not None else self._draw_seed()
+        processes = connect(self.accelerator, self.devices, self.nodes, self.precision)
+        seed = processes.agree(seed)
+        training, source, held_out = self._prepare(source, seed, recipe, beliefs, processes)
+        identity = self._identity(seed, recipe)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            if saved is not None:
+                training.restore(saved, identity)
+            elif checkpoints is not None and processes.rank == 0:
+                checkpoints.clear()
+            processes.wait()
+
+            def record(step: Step) -> None:
+                if processes.rank == 0:
+                    on_step(step)
+
+            encoder, loss = fit_encoder(
+                training,
+                source,
+                held_out,
+                on_step=record,
+                quality=quality,
+                checkpoints=checkpoints,
+                identity=identity,
+            )
+        self.history_ = training.history
+        self._finish(encoder, loss, training, source, held_out, beliefs)
+        self._warn_if_nothing_was_found(held_out)
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike | Tensor | World | PairSource,
+        X_pos: ArrayLike | Tensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Train one pass over more pairs, at a constant rate; the first call starts a model.
+
+        A pass is as many steps as it takes to draw each pair once; 1 for an endless source.
+        """
+        recipe, beliefs = self._check()
+        started = hasattr(self, "_training")
+        source = self._as_source(X, X_pos, groups, reset=not started)
+        if not started:
+            seed = self._draw_seed()
+            processes = connect(self.accelerator, 1, 1, self.precision)
+            self._training, _, _ = self._prepare(source, seed, recipe, beliefs, processes, False)
+        training = self._training
+        pairs = len(source) if isinstance(source, ArrayPairs | SeriesPairs) else recipe.batch
+        for _ in range(math.ceil(pairs / recipe.batch)):
+            x, x_pos = source.sample(recipe.batch, training.generator)
+            training.pace.cooling_from = training.pace.total = training.number + 1
+            loss = training.advance(x, x_pos)
+            number = training.number + 1
+            training.history.append(Step(number, number, loss, None, None))
+        self.history_ = training.history
+        pair = source.sample(min(HELD_OUT_PAIRS, max(pairs, 2)), training.generator)
+        self._finish(*training.result(), training, source, pair, beliefs)
+        return self
+
+    def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Codes (N, n_components) of observations (N, m), in batches and in X's precision."""
+        check_is_fitted(self, "encoder_")
+        array = self._as_array(X, reset=False)
+        dtype, out_dtype = dtype_of(self.encoder_), _float_like(array)
+        device = next(self.encoder_.parameters()).device
+        codes: np.ndarray[Any, Any] = np.empty((len(array), self.n_components), dtype=out_dtype)
+        for start in range(0, len(array), TRANSFORM_BATCH):
+            part = np.asarray(array[start : start + TRANSFORM_BATCH])
+            finite = np.isfinite(part).reshape(len(part), -1).all(1)
+            if not finite.all():
+                row = start + int(np.flatnonzero(~finite)[0])
+                raise ValueError(f"X must be finite, but row {row} holds NaN or inf")
+            x = torch.from_numpy(part.astype(_float_like(part), copy=False)).to(device, dtype)
+            with torch.no_grad():
+                codes[start : start + len(part)] = self.encoder_(x).cpu().numpy()
+            release_pages(array)
+        return codes
+
+    def score(
+        self,
+        X: ArrayLike | Tensor | World | PairSource,
+        X_pos: ArrayLike | Tensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> float:
+        """How much a pair tells, at least, in nats: log B - InfoNCE on these pairs; more is better.
+
+        B is 512 pairs, or all if there are fewer, so it is at most 6.2. For other losses than
+        InfoNCE it is the negative loss.
+        """
+        check_is_fitted(self, "encoder_")
+        source = self._as_source(X, X_pos, groups, reset=False)
+        generator = Generator().manual_seed(0)
+        if isinstance(source, ArrayPairs) and len(source) <= HELD_OUT_PAIRS:
+            x, x_pos = source.all()
+        else:
+            x, x_pos = source.sample(HELD_OUT_PAIRS, generator)
+        dtype = dtype_of(self.encoder_)
+        device = next(self.encoder_.parameters()).device
+        parts = max(1, round(len(x) / SCORE_BATCH))
+        total = 0.0
+        with torch.no_grad():
+            for a, b in zip(x.tensor_split(parts), x_pos.tensor_split(parts), strict=True):
+                value = float(self.loss_(*(self.encoder_(v.to(device, dtype)) for v in (a, b))))
+                offset = math.log(len(a)) if isinstance(self.loss_, InfoNCE) else 0.0
+                total += (offset - value) * len(a) / len(x)
+        return total
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write ``model.safetensors`` and ``model.json``; other files in the directory stay."""
+        check_is_fitted(self, "encoder_")
+        save_model(self, Path(directory), overwrite)
+
+    @classmethod
+    def load(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        encoder: nn.Module | None = None,
+        loss: nn.Module | None = None,
+    ) -> Self:
+        """Read what :meth:`save` wrote.
+
+        Args:
+            directory: Where the model is.
+            encoder: A module like the one given to the constructor, if one was: code is not saved.
+            loss: The same for the loss.
+        """
+        return load_model(cls, Path(directory), encoder, loss)
+
+    @property
+    def _n_features_out(self) -> int:  # for get_feature_names_out
+        return int(self.n_components)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _check(self) -> tuple[Recipe, Beliefs]:
+        """Everything that can be wrong with the parameters, before anything is done."""
         n = check_integer("n_components", self.n_components, at_least=1)
         if n < 2 and self.space == "sphere":
             raise ValueError(f"n_components must be at least 2 on a sphere, got {n}")
-        derive_guarantee(self.space, self.marginal, self.conditional)  # checks the beliefs
+        check_beliefs(self.space, self.marginal, self.conditional, self.p)
         recipe = Recipe() if self.recipe is None else self.recipe
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe must be a Recipe or None, got {recipe!r}")
-        source = _as_source(X, X_pos)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        beliefs = Beliefs(self)
+        if not isinstance(self.loss, nn.Module):
+            build_loss(self.loss, beliefs)
+        if not isinstance(self.encoder, nn.Module):
+            check_one_of("encoder", self.encoder, ENCODERS)
+        return recipe, beliefs
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _identity(self, seed: int, recipe: Recipe) -> dict[str, Any]:
+        """What must be the same for a run to be the same."""
+        names = ("n_components", "space", "marginal", "conditional", "p", "loss", "encoder", "lag")
+        values = {name: getattr(self, name) for name in names}
+        plain = {k: repr(v) if isinstance(v, nn.Module) else v for k, v in values.items()}
+        plain["lag"] = list(self.lag) if isinstance(self.lag, Sequence) else self.lag
+        return {"seed": seed, **plain, "recipe": recipe.to_dict()}
+
+    def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
+        """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        images = isinstance(X, np.ndarray) and X.ndim > 2
+        if isinstance(X, np.memmap) or images:  # validate_data would read all of it
+            shape = X.shape[1:] if reset else self._shape
+            if X.ndim < 2 or X.shape[1:] != shape:
+                raise ValueError(f"X must have shape (N, {_sizes(shape)}), got {X.shape}")
+            if X.dtype.kind not in "fiub":
+                raise TypeError(f"X must hold real numbers, got dtype {X.dtype}")
+            if reset:
+                self.n_features_in_ = math.prod(X.shape[1:])
+            return X
+        array: np.ndarray[Any, Any] = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2 if reset else 1,
+        )
+        return array
+
+    def _as_source(self, X: Any, X_pos: Any, groups: Any, reset: bool) -> PairSource:
+        if isinstance(X, World | PairSource):
+            if X_pos is not None:
+                raise ValueError("X_pos must be None when X is a world or a pair source")
+            if groups is not None:
+                raise ValueError("groups must be None when X is a world or a pair source")
+            return WorldPairs(X) if isinstance(X, World) else X
+        if X_pos is None:
+            return SeriesPairs(self._as_array(X, reset), lag=self.lag, groups=groups)
+        if groups is not None:
+            raise ValueError("groups must be None when X_pos is given: they are for recordings")
+        if np.shape(X) != np.shape(X_pos):
+            raise ValueError(
+                f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
+            )
+        x = self._as_array(X, reset)
+        return ArrayPairs(x, self._as_array(X_pos, False) if not reset else _plain(X_pos, x.dtype))
+
+    def _prepare(
+        self,
+        source: PairSource,
+        seed: int,
+        recipe: Recipe,
+        beliefs: Beliefs,
+        processes: Processes,
+        hold_out: bool = True,
+    ) -> tuple[Training, PairSource, tuple[Tensor, Tensor]]:
+        """Everything a run needs, from its seed alone."""
         generator = Generator().manual_seed(seed)
-        held_out = None
-        if isinstance(source, ArrayPairs) and len(source) >= HOLD_OUT_FROM:
+        held_out: tuple[Tensor, Tensor] | None = None
+        if (
+            isinstance(source, ArrayPairs | SeriesPairs)
+            and hold_out
+            and len(source) >= HOLD_OUT_FROM
+        ):
             share = min(HELD_OUT, HELD_OUT_PAIRS / len(source))
             source, kept = source.split(share, generator)
-            held_out = kept.all()
-        x, _ = source.sample(WHITENING_PAIRS, generator)
+            held_out = kept.all() if len(kept) <= HELD_OUT_PAIRS else None
+            held_out = held_out or kept.sample(HELD_OUT_PAIRS, generator)
+        x, x_pos = source.sample(WHITENING_BATCH, generator)
+        if held_out is None:
+            held_out = (x, x_pos)
+        shape, n = tuple(x.shape[1:]), beliefs.n
         with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
             torch.manual_seed(seed)
-            encoder = self._make_encoder(x, n)
-        loss = self._make_loss()
-        dtype = _dtype_of(encoder)
-        codes = encoder(x[:2].to(dtype))
+            if isinstance(self.encoder, nn.Module):
+                encoder = deepcopy(self.encoder)  # the one given can be fitted again
+            else:
+                encoder = build_encoder(
+                    self.encoder, shape, self.space, n, beliefs.exponent or 2.0
+                ).to(_training_dtype(x))
+            loss = (
+                deepcopy(self.loss)
+                if isinstance(self.loss, nn.Module)
+                else build_loss(self.loss, beliefs)
+            )
+        for potential in (getattr(loss, name, None) for name in ("potential", "potential_pos")):
+            if potential is not None and isinstance(self.loss, str):
+                potential.to(dtype_of(encoder))
+        for module in encoder.modules():
+            if isinstance(module, Whitening) and not isinstance(self.encoder, nn.Module):
+                module.fit(
+                    source.sample(WHITENING_BATCH, generator)[0] for _ in range(WHITENING_BATCHES)
+                )
+        codes = encoder(x[:2].to(dtype_of(encoder)))
         if codes.shape != (2, n):
             raise ValueError(
                 f"encoder must map 2 observations to codes (2, n_components = {n}), "
                 f"got {tuple(codes.shape)}"
             )
-        self.history_: list[Step] = []
+        saturated = None
+        if isinstance(self.loss, str) and isinstance(self.encoder, str):
+            saturated = build_saturated_loss(self.loss, beliefs, recipe.batch)
+        training = Training(encoder, loss, recipe, generator, saturated, processes)
+        self._shape = shape
+        self.n_features_in_ = math.prod(shape)
+        return training, source, held_out
 
-        def record(step: Step) -> None:
-            self.history_.append(step)
-            on_step(step)
-
-        self.encoder_ = fit_encoder(
-            encoder, loss, source, recipe, generator, record, quality, held_out, dtype
-        )
-        self.loss_ = loss
-        self.n_features_in_ = x.shape[1]
-        own = isinstance(self.loss, nn.Module) or isinstance(self.encoder, nn.Module)
-        self.guarantee_ = (
-            None
-            if own
-            else derive_guarantee(
-                self.space, self.marginal, self.conditional, n, self.n_features_in_
-            )
-        )
-        return self
-
-    def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
-        """Codes (N, n_components) of observations (N, m)."""
-        check_is_fitted(self)
-        array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"X must hold real numbers, got dtype {array.dtype}")
-        x = torch.from_numpy(array.astype(np.float64, copy=False))
-        if x.ndim != 2 or x.shape[1] != self.n_features_in_:
-            raise ValueError(f"X must have shape (N, {self.n_features_in_}), got {tuple(x.shape)}")
-        if not bool(x.isfinite().all()):
-            row = int((~x.isfinite().all(1)).nonzero()[0])
-            raise ValueError(f"X must be finite, but row {row} holds NaN or inf")
-        dtype = _dtype_of(self.encoder_)
-        with torch.no_grad():
-            codes = [self.encoder_(part.to(dtype)) for part in x.split(TRANSFORM_BATCH)]
-        out: np.ndarray[Any, Any] = torch.cat(codes).numpy()
-        return out
-
-    def _make_encoder(self, x: Tensor, n: int) -> nn.Module:
+    def _finish(
+        self,
+        encoder: nn.Module,
+        loss: nn.Module,
+        training: Training,
+        source: PairSource,
+        held_out: tuple[Tensor, Tensor],
+        beliefs: Beliefs,
+    ) -> None:
+        """Straighten what saturation left, set the scale, and say what may be claimed."""
+        if training.saturated_at is not None:
+            pairs = source.sample(STRAIGHTENING_PAIRS, Generator().manual_seed(0))
+            for module in encoder.modules():
+                if isinstance(module, Straightening):
+                    module.fit(*(training.encode_all(encoder, part) for part in pairs))
+            codes = [training.encode_all(encoder, part) for part in pairs]
+            _set_scale(loss, *codes)
+        self.encoder_, self.loss_ = encoder, loss
+        head = None
         if isinstance(self.encoder, nn.Module):
-            return deepcopy(self.encoder)  # the one given stays as it is, and can be fitted again
-        check_one_of("encoder", self.encoder, ["mlp"])
-        head: dict[str, nn.Module] = {"sphere": SphereHead(), "box": BoxHead()}
-        network = nn.Sequential(
-            Whitening(x.shape[1]).fit([x]), MLP(x.shape[1], n), head.get(self.space, nn.Identity())
-        )
-        return network.to(x.dtype)
+            head = head_of(encoder, training.encode_all(encoder, held_out[0][:256]))
+        self.guarantee_ = guarantee_of(beliefs, self.loss, loss, head, self.n_features_in_)
 
-    def _make_loss(self) -> nn.Module:
-        if isinstance(self.loss, nn.Module):
-            return deepcopy(self.loss)
-        check_one_of("loss", self.loss, ["infonce"])
-        similarity: Similarity
-        if self.conditional == "vmf":
-            similarity = Dot(learn_scale=True)
+    def _warn_if_nothing_was_found(self, held_out: tuple[Tensor, Tensor]) -> None:
+        if not isinstance(self.loss_, InfoNCE) or len(held_out[0]) < HOLD_OUT_FROM:
+            return
+        found = self.score(ArrayPairs(*held_out))
+        if found < NO_INFORMATION:
+            warnings.warn(
+                f"pairs were found to share only {found:.3f} nats: either they are unrelated, or "
+                "the encoder did not learn what they share; do not trust the codes",
+                IsolatentWarning,
+                stacklevel=3,
+            )
+
+
+def _set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor) -> None:
+    """Set the scale of a saturated loss to the most likely one, which is known in closed form."""
+    similarity: Any = loss.similarity
+    with torch.no_grad():
+        if similarity.p is None:  # a vMF as narrow as that is normal in n - 1 dimensions
+            scale = (h.shape[1] - 1) / (h - h_pos).square().sum(1).mean()
+            similarity.log_scale.fill_(scale.log())
         else:
-            # The scale of the codes is free off the sphere, so the weight stays at one.
-            similarity = Lp(p=1 if self.conditional == "laplace" else 2)
-        return InfoNCE(similarity)
+            power = (h - h_pos).abs().pow(similarity.p).sum(1).mean()
+            similarity.log_weights.fill_((h.shape[1] / (similarity.p * power)).log())
 
 
-def _dtype_of(encoder: nn.Module) -> torch.dtype:
-    for parameter in encoder.parameters():
-        if parameter.is_floating_point() and parameter.requires_grad:
-            return parameter.dtype
-    raise ValueError(f"encoder must have parameters to train, got {encoder!r}")
+def _training_dtype(x: Tensor) -> torch.dtype:
+    """float32, unless columns vary so little around their means that it would lose their digits."""
+    rows = x.flatten(1).double()
+    short = bool((rows.mean(0).abs() <= DIGITS * rows.std(0)).all())
+    return torch.float32 if short else x.dtype
 
 
-def _as_source(X: Any, X_pos: Any) -> PairSource:
-    if isinstance(X, World | PairSource):
-        if X_pos is not None:
-            raise ValueError("X_pos must be None when X is a world or a pair source")
-        return WorldPairs(X) if isinstance(X, World) else X
-    if X_pos is None:
-        raise ValueError(
-            "X_pos must be given when X is an array: contrastive learning needs pairs; "
-            "for a recording use SeriesPairs(X, lag=...)"
-        )
-    if np.shape(X) != np.shape(X_pos):
-        raise ValueError(
-            f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
-        )
-    return ArrayPairs(X, X_pos)
+def _plain(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
+    if isinstance(values, Tensor):
+        values = values.detach().cpu().numpy()
+    return values if isinstance(values, np.memmap) else np.asarray(values, dtype=dtype)
+
+
+def _float_like(array: np.ndarray[Any, Any]) -> type:
+    return np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))

@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from isolatent.training.loop import Step
+from isolatent.training.steps import Step
 
 __all__ = ["ProgressDisplay"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from isolatent.checks import check_integer, check_real
 
@@ -12,34 +12,57 @@ __all__ = ["Recipe"]
 
 @dataclass(frozen=True)
 class Recipe:
-    r"""How an encoder is trained: AdamW, warm-up, cosine decay, averaged weights.
+    r"""How an encoder is trained. The defaults suit every world of the papers.
+
+    AdamW with a linear warm-up, a constant rate while the held-out loss falls, and a cool-down to
+    zero once it no longer does; the weights are averaged. ``docs/recipe.md`` says what each choice
+    gave.
 
     Args:
-        steps: Optimiser steps.
+        steps: Optimiser steps at most; a run that no longer gains stops before.
         batch: Pairs per step; each pair's negatives are the others.
-        learning_rate: Peak learning rate :math:`\eta`.
-        warmup: Share of the steps over which the rate rises linearly from 0.
+        learning_rate: Peak learning rate η.
+        scale_rate: Learning rate of scales, weights, radii and bounds, which are kept as
+            logarithms, as a multiple of η.
+        warmup: Steps over which the rate rises linearly from 0.
+        cooldown: Share of a run over which the rate falls to 0.
         averaging: Decay of the exponential average of the weights that is kept.
-        weight_decay: AdamW's decoupled decay.
+        weight_decay: AdamW's decoupled decay of the encoder's weights.
+        saturation: InfoNCE below this share of log B counts as saturated: positives are nearer
+            than nearly all negatives, and there is next to no gradient. Training then goes on with
+            :class:`isolatent.SaturatedInfoNCE`, if the estimator chose the loss.
+        tolerance: A run has reached its plateau when its last quarter was better than the one
+            before by less than this share of all that was gained.
+        part: Pairs that go through the encoder at a time, to save memory: the gradients are those
+            of the whole batch with all its negatives. None for all at once.
     """
 
-    steps: int = 2000
-    batch: int = 512
+    steps: int = 50_000
+    batch: int = 1024
     learning_rate: float = 2e-2
-    warmup: float = 0.05
+    scale_rate: float = 5.0
+    warmup: int = 100
+    cooldown: float = 0.3
     averaging: float = 0.98
     weight_decay: float = 1e-2
+    saturation: float = 0.15
+    tolerance: float = 3e-3
+    part: int | None = None
 
     def __post_init__(self) -> None:
         check_integer("steps", self.steps, at_least=1)
         check_integer("batch", self.batch, at_least=2)
         check_real("learning_rate", self.learning_rate, above=0)
-        check_real("warmup", self.warmup, at_least=0, below=1)
+        check_real("scale_rate", self.scale_rate, above=0)
+        check_integer("warmup", self.warmup, at_least=0)
+        check_real("cooldown", self.cooldown, at_least=0, below=1)
         check_real("averaging", self.averaging, at_least=0, below=1)
         check_real("weight_decay", self.weight_decay, at_least=0)
+        check_real("saturation", self.saturation, at_least=0, below=1)
+        check_real("tolerance", self.tolerance, at_least=0)
+        if self.part is not None:
+            check_integer("part", self.part, at_least=1)
 
-    def rate_at(self, step: int) -> float:
-        """The learning rate of a step, counted from 0."""
-        rise = min(1.0, (step + 1) / (self.warmup * self.steps)) if self.warmup else 1.0
-        fall = 0.5 * (1 + math.cos(math.pi * step / self.steps))
-        return self.learning_rate * rise * fall
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as plain data; ``Recipe(**recipe.to_dict()) == recipe``."""
+        return asdict(self)

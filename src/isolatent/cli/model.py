@@ -1,0 +1,259 @@
+"""Using a fitted model: codes of new data, scores against known factors, and what it is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from isolatent.checks import check_integer, check_one_of
+from isolatent.cli.output import check_writable, write_json
+
+if TYPE_CHECKING:
+    from isolatent.evaluation import Interval
+    from isolatent.pairs.files import Observations
+    from isolatent.training import ContrastiveICA
+
+__all__ = ["check_model", "run_evaluate", "run_info", "run_transform"]
+
+OUT_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
+LEVEL = 0.95
+
+
+def check_model(directory: Path) -> None:
+    """Raise an error, before torch is loaded, if there is no model."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"MODEL: {directory} is not a directory")
+    for name in ("model.json", "model.safetensors"):
+        if not (directory / name).is_file():
+            raise FileNotFoundError(f"MODEL: {directory} is not a model, it has no {name}")
+
+
+def run_transform(
+    directory: Path, data: Path, out: Path, session: str | None, overwrite: bool
+) -> None:
+    """Write the codes of the observations in a file to another."""
+    from isolatent.pairs.files import read_observations
+
+    check_model(directory)
+    check_one_of("--out: the file's suffix", out.suffix.lower(), OUT_SUFFIXES)
+    check_writable("--out", out, overwrite)
+    if out.exists() and data.exists() and out.samefile(data):
+        raise ValueError(f"--out must not be the data themselves, got {out}")
+    observed = read_observations(data, session, varying=False)
+    model = _load(directory)
+    x = _as_fitted(model, data, observed)
+    _write_codes(out, _codes(model, x), (len(x), model.n_components))
+    typer.echo(f"wrote {out}: {len(x)} rows, {model.n_components} components")
+
+
+def run_evaluate(
+    directory: Path,
+    data: Path | None,
+    truth: Path,
+    session: str | None,
+    blocks: str | None,
+    seed: int,
+    json_file: Path | None,
+    overwrite: bool,
+) -> None:
+    """Print how well the codes recover known factors, what the guarantee is about first."""
+    from isolatent.pairs.files import read_factors, read_observations
+
+    check_model(directory)
+    check_integer("--seed", seed, at_least=0)
+    groups = None if blocks is None else _parse_blocks(blocks)
+    if json_file is not None:
+        check_writable("--json", json_file, overwrite)
+    if data is None and truth.suffix.lower() != ".npz":
+        raise ValueError(
+            f"--truth must be an .npz with arrays 'x' and 'z' if DATA is not given, got {truth}"
+        )
+    source = truth if data is None else data
+    z = read_factors(truth)
+    observed = read_observations(source, session, varying=False)
+    if len(z) != len(observed.x):
+        raise ValueError(
+            f"--truth: {truth.name} has {len(z)} rows of factors, but {source.name} has "
+            f"{len(observed.x)} rows of observations"
+        )
+    model = _load(directory)
+    h = np.concatenate([*_codes(model, _as_fitted(model, source, observed))])
+    guarantee = model.guarantee_
+    promised = guarantee.metric if guarantee is not None and guarantee.equivalence else None
+    scores = _scores(np.asarray(z), h, promised, groups, seed)
+    _print_scores(scores, promised, len(z))
+    typer.echo(f"guarantee: {guarantee}")
+    if json_file is not None:
+        write_json(
+            json_file,
+            {
+                "model": str(directory),
+                "rows": len(z),
+                "seed": seed,
+                "guarantee": str(guarantee),
+                "metric": promised,
+                "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
+            },
+        )
+
+
+def run_info(directory: Path) -> None:
+    """Print what a model is."""
+    check_model(directory)
+    model = _load(directory)
+    for name, value in _facts(model).items():
+        typer.echo(f"{name:<12} {value}")
+    described = json.loads((directory / "model.json").read_bytes())
+    size = sum((directory / name).stat().st_size for name in ("model.json", "model.safetensors"))
+    typer.echo(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
+    typer.echo(f"guarantee: {model.guarantee_}")
+
+
+def _facts(model: ContrastiveICA) -> dict[str, str]:
+    power = "" if model.p is None else f" with p = {model.p:g}"
+    facts = {
+        "beliefs": f"{model.space}, {model.marginal} marginal, "
+        f"{model.conditional} conditional{power}",
+        "sizes": f"{model.n_features_in_} columns to {model.n_components} components",
+    }
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None:
+        facts["columns"] = ", ".join(map(str, names))
+    facts["loss"] = str(model.loss)
+    facts["encoder"] = f"{model.encoder}, {_parameters(model)} parameters"
+    if model.recipe is not None:
+        recipe = dataclasses.asdict(model.recipe)
+        facts["recipe"] = ", ".join(f"{name} {value}" for name, value in recipe.items())
+    facts["seed"] = str(model.random_state)
+    if model.history_:
+        last = model.history_[-1]
+        facts["steps"] = f"{last.number} of {last.total}"
+        facts["final loss"] = f"{last.loss:.4f}"
+        if last.scale is not None:
+            facts["scale"] = f"{last.scale:.4f}"
+    return facts
+
+
+def _parameters(model: ContrastiveICA) -> int:
+    return sum(parameter.numel() for parameter in model.encoder_.parameters())
+
+
+def _load(directory: Path) -> ContrastiveICA:
+    from isolatent.training import ContrastiveICA
+
+    return ContrastiveICA.load(directory)
+
+
+def _as_fitted(model: ContrastiveICA, data: Path, observed: Observations) -> NDArray[Any]:
+    """The observations with their columns in the order of the training data."""
+    from isolatent.pairs.files import columns_by_name
+
+    fitted = getattr(model, "feature_names_in_", None)
+    if fitted is not None and observed.names is not None:
+        order = columns_by_name(data.name, observed.names, [str(name) for name in fitted])
+        return observed.x[:, order]
+    if observed.x.shape[1] != model.n_features_in_:
+        raise ValueError(
+            f"{data.name}: must have {model.n_features_in_} columns, as the model was fitted to, "
+            f"got {observed.x.shape[1]}"
+        )
+    return observed.x
+
+
+def _codes(model: ContrastiveICA, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
+    """Codes, some rows at a time, so that a memory map stays on the disk."""
+    from isolatent.pairs.files import chunks_of_rows
+
+    for rows in chunks_of_rows(x):
+        yield model.transform(np.array(x[rows]))  # a copy, since torch wants to write
+
+
+def _write_codes(out: Path, codes: Iterator[NDArray[Any]], shape: tuple[int, int]) -> None:
+    """Write all of them or nothing."""
+    out = out.resolve()  # a link stays a link
+    partial = out.with_name(f".{out.name}.{os.getpid()}{out.suffix}")
+    try:
+        suffix = out.suffix.lower()
+        if suffix == ".npy":
+            _stream_npy(partial, codes, shape)
+        elif suffix == ".npz":
+            np.savez(partial, h=np.concatenate([*codes]))
+        else:
+            _write_table(partial, suffix, np.concatenate([*codes]))
+        partial.replace(out)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _stream_npy(path: Path, codes: Iterator[NDArray[Any]], shape: tuple[int, int]) -> None:
+    with path.open("wb") as file:
+        for k, part in enumerate(codes):
+            if k == 0:
+                header = {
+                    "descr": np.lib.format.dtype_to_descr(part.dtype),
+                    "fortran_order": False,
+                    "shape": shape,
+                }
+                np.lib.format.write_array_header_1_0(file, header)
+            file.write(np.ascontiguousarray(part).tobytes())
+
+
+def _write_table(path: Path, suffix: str, codes: NDArray[Any]) -> None:
+    import pyarrow as arrow
+    from pyarrow import csv, parquet
+
+    table = arrow.table({f"h{k}": np.ascontiguousarray(column) for k, column in enumerate(codes.T)})
+    if suffix == ".csv":
+        csv.write_csv(table, path)
+    else:
+        parquet.write_table(table, path)
+
+
+def _parse_blocks(text: str) -> list[list[int]]:
+    try:
+        return [[int(factor) for factor in block.split(",")] for block in text.split("/")]
+    except ValueError:
+        raise ValueError(
+            f"--blocks must be factors' numbers such as 0,1,2/3,4, got {text!r}"
+        ) from None
+
+
+def _scores(
+    z: NDArray[Any],
+    h: NDArray[Any],
+    promised: str | None,
+    blocks: list[list[int]] | None,
+    seed: int,
+) -> dict[str, Interval]:
+    """All scores that can be had, the promised one first."""
+    from isolatent import evaluation
+
+    names = ["linear_r2", "mcc"] + (["block_r2", "block_mcc"] if blocks is not None else [])
+    if promised is not None:
+        if promised.startswith("block") and blocks is None:
+            raise ValueError(
+                f"--blocks must be given: the guarantee is about {promised}, for blocks of factors "
+                "whose conditionals are equally wide, such as --blocks 0,1,2/3,4"
+            )
+        names = [promised, *(name for name in names if name != promised)]
+    scores: dict[str, Interval] = {}
+    for name in names:
+        options: dict[str, Any] = {"blocks": blocks} if name.startswith("block") else {}
+        score = getattr(evaluation, name)
+        scores[name] = evaluation.bootstrap(score, z, h, level=LEVEL, seed=seed, **options)
+    return scores
+
+
+def _print_scores(scores: dict[str, Interval], promised: str | None, rows: int) -> None:
+    for name, score in scores.items():
+        standing = "what the guarantee is about" if name == promised else "for comparison"
+        typer.echo(f"{name:<10} {score!s:<28} {standing}")
+    typer.echo(f"{100 * LEVEL:.0f} % intervals, bootstrap over {rows} rows")

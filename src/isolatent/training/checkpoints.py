@@ -1,0 +1,163 @@
+"""Checkpoints: numbers in safetensors, the rest in JSON, all of it or nothing, never pickled."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError
+from safetensors.torch import load as decode_tensors
+from safetensors.torch import save as encode_tensors
+from torch import Tensor
+
+from isolatent.checks import IsolatentWarning, check_integer
+
+__all__ = ["FORMAT", "Checkpoints", "DamagedFileError", "read_pair", "write_pair"]
+
+FORMAT = 1  # of the files; a reader refuses what is newer than it
+
+
+class DamagedFileError(ValueError):
+    """A file that is cut short, was changed, or is not ours."""
+
+
+def write_pair(stem: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+    """Write ``stem.safetensors`` and ``stem.json``, each all of it or nothing.
+
+    The JSON comes last and holds the checksum of both, so a pair is there once its JSON is, and a
+    kill at any moment leaves the earlier pair or the new one. ``record`` must be plain data.
+    """
+    data = encode_tensors({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
+    body = {"format": FORMAT, "tensors": hashlib.sha256(data).hexdigest(), "record": record}
+    text = json.dumps({**body, "checksum": _checksum(body)}, indent=1, allow_nan=False)
+    _write(stem.with_name(stem.name + ".safetensors"), data)
+    _write(stem.with_name(stem.name + ".json"), text.encode() + b"\n")
+    _sync_directory(stem.parent)
+
+
+def read_pair(stem: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what :func:`write_pair` wrote, or raise :class:`DamagedFileError` naming the file."""
+    described, numbers = (stem.with_name(stem.name + end) for end in (".json", ".safetensors"))
+    for path in (described, numbers):
+        if not path.is_file():
+            raise FileNotFoundError(f"{path} does not exist")
+    try:
+        body = json.loads(described.read_bytes())
+        checksum = body.pop("checksum")
+        known, digest, record = body["format"], body["tensors"], body["record"]
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise DamagedFileError(
+            f"{described} is cut short or not a file of isolatent: {error!r}"
+        ) from error
+    if not isinstance(known, int) or known > FORMAT:
+        raise DamagedFileError(
+            f"{described} has format {known!r}; this version of isolatent reads up to {FORMAT}"
+        )
+    if checksum != _checksum(body):
+        raise DamagedFileError(f"{described} was changed: its checksum does not match")
+    data = numbers.read_bytes()
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise DamagedFileError(f"{numbers} is cut short or was changed: its checksum is wrong")
+    try:
+        return decode_tensors(data), record
+    except SafetensorError as error:
+        raise DamagedFileError(f"{numbers} is not a safetensors file: {error}") from error
+
+
+class Saved(NamedTuple):
+    """A checkpoint that was read."""
+
+    step: int
+    tensors: dict[str, Tensor]
+    record: dict[str, Any]
+
+
+class Checkpoints:
+    """The checkpoints of one run in a directory, ``step-00001200.json`` and its tensors.
+
+    Args:
+        directory: Where they are; made when the first is written.
+        keep: How many of the latest to keep. One more than the last, so that there is a good one
+            if the last is damaged.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], keep: int = 2) -> None:
+        self.directory = Path(directory)
+        self.keep = check_integer("keep", keep, at_least=1)
+
+    def write(self, step: int, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+        """Write the checkpoint of a step, then remove the old ones."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        write_pair(self._stem(step), tensors, record)
+        for old in self.steps()[: -self.keep]:
+            self._remove(old)
+
+    def steps(self) -> list[int]:
+        """The steps of which there is a checkpoint, in order."""
+        numbers = (path.stem.removeprefix("step-") for path in self.directory.glob("step-*.json"))
+        return sorted(int(number) for number in numbers if number.isdigit())
+
+    def latest(self) -> Saved:
+        """The last good checkpoint; damaged ones are skipped with a warning that names the file."""
+        if not self.directory.is_dir():
+            raise FileNotFoundError(f"{self.directory} holds no checkpoint: it does not exist")
+        damaged = ""
+        for step in reversed(self.steps()):
+            try:
+                tensors, record = read_pair(self._stem(step))
+            except (DamagedFileError, FileNotFoundError) as error:
+                damaged = damaged or str(error)
+                continue
+            if damaged:
+                warnings.warn(
+                    f"{damaged}; going on from the checkpoint of step {step} instead",
+                    IsolatentWarning,
+                    stacklevel=2,
+                )
+            return Saved(step, tensors, record)
+        if damaged:
+            raise DamagedFileError(f"{damaged}; {self.directory} holds no other good checkpoint")
+        raise FileNotFoundError(f"{self.directory} holds no checkpoint")
+
+    def clear(self) -> None:
+        """Remove all checkpoints, and nothing else."""
+        for step in self.steps():
+            self._remove(step)
+
+    def _stem(self, step: int) -> Path:
+        return self.directory / f"step-{step:08d}"
+
+    def _remove(self, step: int) -> None:
+        stem = self._stem(step)  # the JSON first: without it the tensors do not count
+        for end in (".json", ".safetensors"):
+            stem.with_name(stem.name + end).unlink(missing_ok=True)
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _write(path: Path, data: bytes) -> None:
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the renames last through a power cut, where directories can be synced at all."""
+    if os.name != "posix":
+        return
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

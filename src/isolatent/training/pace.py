@@ -1,0 +1,88 @@
+"""How fast to go, and when to stop."""
+
+from __future__ import annotations
+
+import math
+from statistics import fmean
+from typing import Any
+
+from isolatent.training.recipe import Recipe
+
+__all__ = ["Pace"]
+
+QUARTER = 0.25  # of a run, which must be better than the one before for it to go on
+FEWEST = 8  # measurements before a plateau is believed
+PATIENCE = 4  # measurements in a row without a better one that end a cool-down early
+
+
+class Pace:
+    """The learning rate of each step, and the plateau at which it starts to fall.
+
+    The rate is constant until the held-out loss no longer falls, or until only the cool-down is
+    left of the steps allowed; then it falls to zero along a half cosine that takes its share of the
+    whole run. So nobody has to choose a number of steps.
+
+    Args:
+        recipe: The settings.
+
+    Attributes:
+        cooling_from: The step after which the rate falls, once that is known.
+        total: Steps in all, as far as is known.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.total = recipe.steps
+        self.cooling_from = round(recipe.steps * (1 - recipe.cooldown))
+        self._measured: list[tuple[int, float]] = []
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step, counted from 1."""
+        recipe = self.recipe
+        warmup = min(recipe.warmup, self.cooling_from)
+        rate = recipe.learning_rate * (min(1.0, step / warmup) if warmup else 1.0)
+        if step <= self.cooling_from:
+            return rate
+        done = (step - self.cooling_from) / (self.total - self.cooling_from + 1)
+        return rate * 0.5 * (1 + math.cos(math.pi * done))
+
+    @property
+    def best(self) -> float:
+        """The least held-out loss so far."""
+        return min((loss for _, loss in self._measured), default=math.inf)
+
+    def measured(self, step: int, loss: float) -> None:
+        """Take in a held-out loss; start the cool-down, or end the run, if it says so."""
+        self._measured.append((step, loss))
+        if step > self.cooling_from:
+            tail = [loss for _, loss in self._measured][-PATIENCE:]
+            if len(tail) == PATIENCE and min(tail) > self.best:
+                self.total = step
+        elif self._on_plateau(step):
+            self.cooling_from = step
+            share = self.recipe.cooldown
+            self.total = min(self.recipe.steps, math.ceil(step / (1 - share)))
+
+    def forget(self) -> None:
+        """Start measuring anew, with another loss."""
+        self._measured.clear()
+
+    def _on_plateau(self, step: int) -> bool:
+        first, best = self._measured[0], self.best
+        length = QUARTER * (step - first[0])
+        last = [loss for s, loss in self._measured if s > step - length]
+        before = [loss for s, loss in self._measured if step - 2 * length < s <= step - length]
+        if len(self._measured) < FEWEST or not before:
+            return False
+        # Means, since a least value among noisy ones is least by chance.
+        gained = fmean(before) - fmean(last)
+        return gained < self.recipe.tolerance * (first[1] - best)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as plain data."""
+        return {"total": self.total, "cooling_from": self.cooling_from, "measured": self._measured}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a state that :meth:`to_dict` gave."""
+        self.total, self.cooling_from = state["total"], state["cooling_from"]
+        self._measured = [(int(step), float(loss)) for step, loss in state["measured"]]

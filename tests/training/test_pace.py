@@ -1,0 +1,58 @@
+"""The rate rises, stays, falls to nothing; a plateau brings the end forward."""
+
+import math
+from itertools import pairwise
+
+import pytest
+
+from isolatent.training.pace import Pace
+from isolatent.training.recipe import Recipe
+
+
+def test_the_rate_rises_stays_and_falls_to_nothing():
+    pace = Pace(Recipe(steps=100, learning_rate=1.0, warmup=10, cooldown=0.3))
+    rates = [pace.rate(step) for step in range(1, 101)]
+    assert rates[:3] == pytest.approx([0.1, 0.2, 0.3])
+    assert rates[9:70] == [1.0] * 61
+    assert all(later < earlier for earlier, later in pairwise(rates[69:]))
+    assert 0 < rates[-1] < 0.01
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 7])
+def test_short_runs_have_a_rate_for_each_step(steps):
+    pace = Pace(Recipe(steps=steps))
+    assert all(0 < pace.rate(step) <= 2e-2 for step in range(1, steps + 1))
+
+
+def follow(losses, steps=10_000, every=100, **settings):
+    pace = Pace(Recipe(steps=steps, cooldown=0.25, **settings))
+    for number in range(every, steps + 1, every):
+        pace.measured(number, losses(number))
+        if number >= pace.total:
+            return pace, number
+    raise AssertionError("the run did not end")
+
+
+def test_a_plateau_starts_the_cool_down():
+    pace, end = follow(lambda step: 5 * math.exp(-step / 300))
+    assert pace.cooling_from < 4000
+    assert pace.total == math.ceil(pace.cooling_from / 0.75) <= end
+
+
+def test_what_still_falls_goes_on():
+    pace, end = follow(lambda step: 5 - math.log(step))
+    assert (pace.cooling_from, end) == (7500, 10_000)
+
+
+def test_a_loss_that_rises_in_the_cool_down_ends_the_run():
+    pace, end = follow(lambda step: abs(step - 2000) / 1000)
+    assert 2000 < end < 3500
+    assert pace.best == 0.0
+
+
+def test_a_state_can_be_restored():
+    pace, _ = follow(lambda step: 5 * math.exp(-step / 300))
+    other = Pace(pace.recipe)
+    other.restore(pace.to_dict())
+    assert other.to_dict() == pace.to_dict()
+    assert other.rate(pace.total) == pace.rate(pace.total)
