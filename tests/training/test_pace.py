@@ -10,10 +10,11 @@ from isolatent.training.recipe import Recipe
 
 
 def test_the_rate_rises_stays_and_falls_to_nothing():
-    pace = Pace(Recipe(steps=100, learning_rate=1.0, warmup=10, cooldown=0.3))
+    pace = Pace(Recipe(steps=100, learning_rate=1.0, warmup=10, cooldown=0.3, patience=50))
     rates = [pace.rate(step) for step in range(1, 101)]
     assert rates[:3] == pytest.approx([0.1, 0.2, 0.3])
-    assert rates[9:70] == [1.0] * 61
+    assert rates[9:50] == [1.0] * 41
+    assert rates[69] == pytest.approx((50 / 70) ** 0.5)
     assert all(later < earlier for earlier, later in pairwise(rates[69:]))
     assert 0 < rates[-1] < 0.01
 

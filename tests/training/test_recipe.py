@@ -20,6 +20,7 @@ def test_a_recipe_is_plain_data():
         {"warmup": -1},
         {"cooldown": 1.0},
         {"averaging": 1.0},
+        {"patience": 0},
         {"weight_decay": -1.0},
         {"saturation": 1.0},
         {"tolerance": -1.0},

@@ -16,6 +16,7 @@ from isolatent.contrast.similarities import Lp
 __all__ = ["GEOMETRIES", "SaturatedInfoNCE", "WallPotential"]
 
 GEOMETRIES = ("sphere", "box", "free")
+RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}
 GRID = 257  # points of the unit interval on which a kernel is balanced
 SWEEPS = 200  # of the balancing, which converges by a factor of two or more each
 
@@ -50,7 +51,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
         geometry: ``"sphere"`` of radius 1, ``"box"`` between 0 and 1, or ``"free"``.
         batch: B, the number of pairs that the kernel is for.
         alignment: A, in nats.
-        resolution: Share of log B.
+        resolution: Share of log B; by default 0.6, and 0.9 for free codes, which have no walls to
+            be balanced and gain from a narrower kernel.
         engine: As in :class:`ContrastiveLoss`.
         gather: As in :class:`ContrastiveLoss`.
 
@@ -69,16 +71,17 @@ class SaturatedInfoNCE(ContrastiveLoss):
         batch: int = 1024,
         *,
         alignment: float = 2.0,
-        resolution: float = 0.6,
+        resolution: float | None = None,
         engine: str = "auto",
         gather: bool = False,
     ) -> None:
         check_integer("n", n, at_least=1)
         check_one_of("geometry", geometry, GEOMETRIES)
-        check_real("resolution", resolution, above=0, below=1)
+        share = RESOLUTIONS[geometry] if resolution is None else resolution
+        check_real("resolution", share, above=0, below=1)
         if geometry == "sphere" and p != 2:
             raise ValueError(f"p must be 2 on a sphere, got {p}")
-        nats = resolution * math.log(check_integer("batch", batch, at_least=3))
+        nats = share * math.log(check_integer("batch", batch, at_least=3))
         walls = None
         if geometry == "sphere":
             width = _sphere_kernel(n, nats)

@@ -1,5 +1,6 @@
 """From observations to codes: whitening, networks and output heads."""
 
+from isolatent.encoders.axes import PrincipalAxes
 from isolatent.encoders.convolutions import ConvEncoder, ResidualEncoder
 from isolatent.encoders.heads import BoxHead, SphereHead
 from isolatent.encoders.networks import MLP, PaperMLP
@@ -11,6 +12,7 @@ __all__ = [
     "BoxHead",
     "ConvEncoder",
     "PaperMLP",
+    "PrincipalAxes",
     "ResidualEncoder",
     "SphereHead",
     "Straightening",

@@ -27,6 +27,7 @@ from isolatent.encoders import (
     BoxHead,
     ConvEncoder,
     PaperMLP,
+    PrincipalAxes,
     ResidualEncoder,
     SphereHead,
     Straightening,
@@ -66,9 +67,10 @@ class Beliefs:
         self.similarity, self.exponent = matching_similarity(self.conditional, self.p)
 
 
-def build_encoder(name: str, shape: tuple[int, ...], space: str, n: int, p: float) -> nn.Module:
+def build_encoder(name: str, shape: tuple[int, ...], beliefs: Beliefs) -> nn.Module:
     """An encoder by its name, for observations of that shape, with the head of the space."""
     check_one_of("encoder", name, ENCODERS)
+    n = beliefs.n
     images = name in ("conv", "residual")
     if len(shape) != (3 if images else 1):
         expected = "(N, channels, height, width)" if images else "(N, features)"
@@ -82,11 +84,13 @@ def build_encoder(name: str, shape: tuple[int, ...], space: str, n: int, p: floa
     else:
         width = max(WIDTH, WIDTH_PER_CODE * n)
         layers = [Whitening(shape[0]), MLP(shape[0], n, hidden=(width, width))]
-    head = matching_head(space)
+    head = matching_head(beliefs.space)
     if head == "sphere":
         layers.append(SphereHead())
+        if beliefs.similarity == "weighted":
+            layers.append(PrincipalAxes(n))
     elif head == "box":
-        layers += [BoxHead(learn_bound=False), Straightening(n, p)]
+        layers += [BoxHead(learn_bound=False), Straightening(n, beliefs.exponent or 2.0)]
     return nn.Sequential(*layers)
 
 

@@ -21,7 +21,7 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
-from isolatent.encoders import Straightening, Whitening
+from isolatent.encoders import PrincipalAxes, Straightening, Whitening
 from isolatent.evaluation import check_beliefs
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
 from isolatent.training.assembly import (
@@ -35,6 +35,7 @@ from isolatent.training.assembly import (
     head_of,
 )
 from isolatent.training.checkpoints import Checkpoints
+from isolatent.training.finishing import fit_loss, set_scale
 from isolatent.training.loop import Training, fit_encoder
 from isolatent.training.processes import Processes, connect
 from isolatent.training.recipe import Recipe
@@ -45,7 +46,7 @@ from isolatent.worlds import World
 __all__ = ["ContrastiveICA"]
 
 WHITENING_BATCHES, WHITENING_BATCH = 4, 4096  # of pairs, for mean and covariance
-STRAIGHTENING_PAIRS = 32_768
+CLOSED_FORM_PAIRS = 65_536  # for what is estimated after training
 TRANSFORM_BATCH = 8192
 FEWEST_BATCHES = 8  # that a pass over the pairs is made of, unless a recipe says otherwise
 HELD_OUT = 0.1  # share of the pairs
@@ -422,9 +423,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if isinstance(self.encoder, nn.Module):
                 encoder = deepcopy(self.encoder)  # the one given can be fitted again
             else:
-                encoder = build_encoder(
-                    self.encoder, shape, self.space, n, beliefs.exponent or 2.0
-                ).to(_training_dtype(x))
+                encoder = build_encoder(self.encoder, shape, beliefs).to(_training_dtype(x))
             loss = (
                 deepcopy(self.loss)
                 if isinstance(self.loss, nn.Module)
@@ -461,14 +460,20 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         held_out: tuple[Tensor, Tensor],
         beliefs: Beliefs,
     ) -> None:
-        """Straighten what saturation left, set the scale, and say what may be claimed."""
-        if training.saturated_at is not None:
-            pairs = source.sample(STRAIGHTENING_PAIRS, Generator().manual_seed(0))
-            for module in encoder.modules():
-                if isinstance(module, Straightening):
-                    module.fit(*(training.encode_all(encoder, part) for part in pairs))
-            codes = [training.encode_all(encoder, part) for part in pairs]
-            _set_scale(loss, *codes)
+        """Do what is known in closed form, and say what may be claimed."""
+        last = [*encoder.modules()][-1]
+        derived = isinstance(self.loss, str) and isinstance(self.encoder, str)
+        saturated = training.saturated_at is not None
+        if derived and (saturated or isinstance(last, PrincipalAxes)):
+            pairs = source.sample(CLOSED_FORM_PAIRS, Generator().manual_seed(0))
+            h, h_pos = (training.encode_all(encoder, part) for part in pairs)
+            if isinstance(last, Straightening | PrincipalAxes):
+                last.fit(h, h_pos)
+                h, h_pos = last(h), last(h_pos)
+            if saturated:
+                set_scale(loss, h, h_pos)
+            else:
+                fit_loss(loss, h, h_pos, training.recipe.batch)
         self.encoder_, self.loss_ = encoder, loss
         head = None
         if isinstance(self.encoder, nn.Module):
@@ -486,18 +491,6 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 IsolatentWarning,
                 stacklevel=3,
             )
-
-
-def _set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor) -> None:
-    """Set the scale of a saturated loss to the most likely one, which is known in closed form."""
-    similarity: Any = loss.similarity
-    with torch.no_grad():
-        if similarity.p is None:  # a vMF as narrow as that is normal in n - 1 dimensions
-            scale = (h.shape[1] - 1) / (h - h_pos).square().sum(1).mean()
-            similarity.log_scale.fill_(scale.log())
-        else:
-            power = (h - h_pos).abs().pow(similarity.p).sum(1).mean()
-            similarity.log_weights.fill_((h.shape[1] / (similarity.p * power)).log())
 
 
 def _training_dtype(x: Tensor) -> torch.dtype:

@@ -6,7 +6,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from types import FrameType
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 from torch.utils.checkpoint import checkpoint as recompute
 
 from isolatent.contrast import ContrastiveLoss, Dot, InfoNCE, Lp
@@ -30,6 +30,7 @@ __all__ = ["Training", "fit_encoder"]
 # Steps between two measurements of held-out loss and quality, from which step on: often at first,
 # since a small set of pairs is learned by heart in a few hundred steps.
 MEASURE_EVERY = ((1000, 100), (200, 25), (0, 10))
+SHORTEST_MEMORY = 50  # steps, of the average of the weights
 SAVE_EVERY = 30.0  # seconds between checkpoints
 LOGARITHMS = ("log_scale", "log_weights", "log_radius", "log_bound")  # parameters of that kind
 PART = 8192  # observations that are encoded at a time where no gradient is needed
@@ -74,7 +75,7 @@ class Training:
             fused=True,
         )
         self.parameters += logarithms
-        self.averaged = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(recipe.averaging))
+        self.averaged = AveragedModel(encoder, multi_avg_fn=_average_over(recipe.averaging))
         self.averaged.eval()  # it is only ever measured
         self.best: nn.ModuleDict | None = None  # encoder and loss where the held-out loss was least
         self.saturated_at: int | None = None  # the step from which on saturated_loss is minimised
@@ -288,6 +289,16 @@ def fit_encoder(
             if interrupted.is_set():
                 raise KeyboardInterrupt
     return training.result()
+
+
+def _average_over(share: float) -> Callable[..., None]:
+    """An exponential average whose memory is a share of the steps so far."""
+
+    def update(averaged: Sequence[Tensor], current: Sequence[Tensor], done: Tensor) -> None:
+        memory = max(SHORTEST_MEMORY, share * float(done))
+        torch._foreach_lerp_([*averaged], [*current], min(1.0, 1 / memory))
+
+    return update
 
 
 def _is_measured(number: int) -> bool:

@@ -18,9 +18,10 @@ PATIENCE = 4  # measurements in a row without a better one that end a cool-down 
 class Pace:
     """The learning rate of each step, and the plateau at which it starts to fall.
 
-    The rate is constant until the held-out loss no longer falls, or until only the cool-down is
-    left of the steps allowed; then it falls to zero along a half cosine that takes its share of the
-    whole run. So nobody has to choose a number of steps.
+    After ``patience`` steps the rate falls with the square root of the step: whoever needs many
+    steps is held up by noise, and a lower rate lessens that. Once the held-out loss no longer
+    falls, or only the cool-down is left of the steps allowed, it falls to zero along a half cosine that
+    takes its share of the whole run. So nobody has to choose a number of steps.
 
     Args:
         recipe: The settings.
@@ -41,6 +42,7 @@ class Pace:
         recipe = self.recipe
         warmup = min(recipe.warmup, self.cooling_from)
         rate = recipe.learning_rate * (min(1.0, step / warmup) if warmup else 1.0)
+        rate *= min(1.0, math.sqrt(recipe.patience / step))
         if step <= self.cooling_from:
             return rate
         done = (step - self.cooling_from) / (self.total - self.cooling_from + 1)

@@ -14,8 +14,8 @@ __all__ = ["Recipe"]
 class Recipe:
     r"""How an encoder is trained. The defaults suit every world of the papers.
 
-    AdamW with a linear warm-up, a constant rate while the held-out loss falls, and a cool-down to
-    zero once it no longer does; the weights are averaged. ``docs/recipe.md`` says what each choice
+    AdamW with a linear warm-up, a high rate while the held-out loss falls, and a cool-down to zero
+    once it no longer does; the weights are averaged. ``docs/recipe.md`` says what each choice
     gave.
 
     Args:
@@ -25,8 +25,10 @@ class Recipe:
         scale_rate: Learning rate of scales, weights, radii and bounds, which are kept as
             logarithms, as a multiple of η.
         warmup: Steps over which the rate rises linearly from 0.
+        patience: Steps at the peak rate; later ones have η times the root of patience over step.
         cooldown: Share of a run over which the rate falls to 0.
-        averaging: Decay of the exponential average of the weights that is kept.
+        averaging: Share of the steps so far over which the weights are averaged, exponentially;
+            at least 50 steps.
         weight_decay: AdamW's decoupled decay of the encoder's weights.
         saturation: InfoNCE below this share of log B counts as saturated: positives are nearer
             than nearly all negatives, and there is next to no gradient. Training then goes on with
@@ -42,8 +44,9 @@ class Recipe:
     learning_rate: float = 2e-2
     scale_rate: float = 5.0
     warmup: int = 100
+    patience: int = 1000
     cooldown: float = 0.3
-    averaging: float = 0.98
+    averaging: float = 0.05
     weight_decay: float = 1e-2
     saturation: float = 0.15
     tolerance: float = 3e-3
@@ -57,6 +60,7 @@ class Recipe:
         check_integer("warmup", self.warmup, at_least=0)
         check_real("cooldown", self.cooldown, at_least=0, below=1)
         check_real("averaging", self.averaging, at_least=0, below=1)
+        check_integer("patience", self.patience, at_least=1)
         check_real("weight_decay", self.weight_decay, at_least=0)
         check_real("saturation", self.saturation, at_least=0, below=1)
         check_real("tolerance", self.tolerance, at_least=0)

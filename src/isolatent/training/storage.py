@@ -81,7 +81,7 @@ def load_model(
     shape = tuple(record["shape"])
     made: Any = encoder
     if isinstance(model.encoder, str):
-        made = build_encoder(model.encoder, shape, model.space, beliefs.n, beliefs.exponent or 2.0)
+        made = build_encoder(model.encoder, shape, beliefs)
         made.to(getattr(torch, record["dtype"]))
     model.encoder_ = deepcopy(made).eval()
     model.loss_ = (

@@ -1,0 +1,274 @@
+"""How long it takes to recover the factors: our recipe against the papers', on the same kernels.
+
+Each run (world × recipe × seed) is a process of its own on all threads it is given; the score on
+fresh factors is measured as it goes, and the time that takes is not counted. Runs are written as
+they come; a second call goes on with those that are missing.
+
+The papers' recipe is their encoder, batch, unit scale and constant learning rate, with our losses:
+without the fused kernels it would be slower still. It is stopped after ``--limit`` seconds.
+
+Run: python benchmarks/time_to_identifiability.py [--rows NAME …] [--all] [--recipes ours papers]
+     [--limit 3600] [--threads 2] [--seeds 0] [--fresh] [--report]
+Writes results/benchmarks/time_to_identifiability.{json,md,png}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+import isolatent as iso
+from isolatent.encoders import BoxHead, PaperMLP, SphereHead
+from paper_rows import ROWS, N, Row, make_model, make_world
+
+SIX = ("sphere_vmf1", "sphere_vmf10", "box_laplace", "box_normal", "box_cubic", "aniso_linspace")
+OUT = Path(__file__).parents[1] / "results/benchmarks/time_to_identifiability.json"
+TEST_PAIRS = 4096
+LEVELS = (0.95, 0.99)
+PAPERS_MEASURE = 15.0  # seconds between two measurements of the papers' recipe
+Record = dict[str, Any]
+
+
+class Watch:
+    """A clock that stands still while scores are measured."""
+
+    def __init__(self, row: Row, seed: int) -> None:
+        self.world = make_world(row, seed)
+        generator = Generator().manual_seed(seed + 1_000_003)
+        self.z, _ = self.world.sample_latents(TEST_PAIRS, generator)
+        self.x = self.world.observe(self.z)
+        self.row = row
+        self.curve: list[dict[str, float]] = []
+        self.started = time.perf_counter()
+
+    def look(self, step: int, codes: Tensor) -> float:
+        """Score codes of the test points, and note when that was."""
+        now = time.perf_counter()
+        r2, mcc = iso.linear_r2(self.z, codes), iso.mcc(self.z, codes)
+        seconds = now - self.started
+        self.curve.append({"step": step, "seconds": seconds, "linear_r2": r2, "mcc": mcc})
+        self.started += time.perf_counter() - now
+        return r2 if self.row.score == "linear_r2" else mcc
+
+
+def run_ours(row: Row, seed: int) -> Record:
+    """Train with the default recipe until it stops by itself."""
+    watch = Watch(row, seed)
+    model = make_model(row, seed)
+    steps = [0]
+
+    def quality(encoder: nn.Module) -> float:
+        with torch.no_grad():
+            return watch.look(steps[0] + 1, encoder(watch.x))
+
+    def count(step: Any) -> None:
+        steps[0] = step.number
+
+    model.fit(watch.world, on_step=count, quality=quality)
+    watch.look(steps[0], torch.from_numpy(model.transform(watch.x)))
+    similarity: Any = model.loss_.similarity
+    learned = (similarity.scale if similarity.p is None else similarity.weights).detach()
+    record = {"curve": watch.curve, "scale": learned.tolist()}
+    if "aniso" in row.name:
+        record["weights"] = sorted((2 * learned).tolist())  # in the convention with the ½
+        record["true_weights"] = sorted(row.world[2].weights)
+    return record
+
+
+def run_papers(row: Row, seed: int, limit: float) -> Record:
+    """Train as the papers do, for so many seconds."""
+    anisotropic = "aniso" in row.name
+    watch = Watch(row, seed)
+    torch.manual_seed(seed)
+    head = BoxHead(1.0, learn_bound=True) if row.model["space"] == "box" else SphereHead()
+    encoder = nn.Sequential(PaperMLP(N, N), head)
+    p = {"laplace": 1.0, "normal": 2.0, "gennorm": row.model["p"]}.get(row.model["conditional"])
+    loss = (
+        iso.AnInfoNCE(N, weights=math.log(2))
+        if anisotropic
+        else iso.InfoNCE(iso.Dot(1.0) if p is None else iso.Lp(p))
+    )
+    groups = [
+        {"params": encoder.parameters(), "lr": 1e-4},
+        {"params": list(loss.parameters()), "lr": 1e-3},
+    ]
+    optimiser = torch.optim.Adam([group for group in groups if group["params"]])
+    batch = 1000 if anisotropic else 6144
+    generator = Generator().manual_seed(seed)
+    watch.started = due = time.perf_counter()
+    step = 0
+    while time.perf_counter() - watch.started < limit:
+        x, x_pos = watch.world.sample_pairs(batch, generator)
+        optimiser.zero_grad()
+        loss(*encoder(torch.cat([x, x_pos])).chunk(2)).backward()
+        optimiser.step()
+        step += 1
+        if time.perf_counter() >= due:
+            with torch.no_grad():
+                watch.look(step, encoder(watch.x))
+            due = time.perf_counter() + PAPERS_MEASURE
+    with torch.no_grad():
+        watch.look(step, encoder(watch.x))
+    return {"curve": watch.curve, "limit": limit}
+
+
+def seconds_to(record: Record, score: str, level: float) -> float | None:
+    """When the score first reached a level."""
+    reached = [point["seconds"] for point in record["curve"] if point[score] >= level]
+    return min(reached, default=None)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rows", nargs="*", choices=[row.name for row in ROWS], default=[*SIX])
+    parser.add_argument("--all", action="store_true", help="all rows of the papers' tables")
+    parser.add_argument(
+        "--recipes", nargs="*", choices=["ours", "papers"], default=["ours", "papers"]
+    )
+    parser.add_argument(
+        "--limit", type=float, default=3600.0, help="seconds for the papers' recipe"
+    )
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0])
+    parser.add_argument("--fresh", action="store_true", help="run again what is stored")
+    parser.add_argument("--report", action="store_true", help="only write the table and the plot")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        _child(json.loads(options.one))
+        return
+    stored = json.loads(OUT.read_text()) if OUT.exists() else {}
+    for key, task in [] if options.report else _tasks(options):
+        done = stored.get(key)
+        enough = done is not None and done.get("limit", math.inf) >= task["limit"]
+        if enough and not options.fresh:
+            continue
+        print(f"{key} …", flush=True)
+        call = [sys.executable, __file__, "--one", json.dumps(task)]
+        result = subprocess.run(call, stdout=subprocess.PIPE, text=True, check=True)
+        stored[key] = json.loads(result.stdout.splitlines()[-1])
+        OUT.write_text(json.dumps(stored, indent=1) + "\n")
+        last = stored[key]["curve"][-1]
+        print(f"  R² {last['linear_r2']:.4f}, MCC {last['mcc']:.4f}, {last['seconds']:.0f} s")
+    OUT.with_suffix(".md").write_text(_table(stored))
+    _plot(stored)
+
+
+def _tasks(options: argparse.Namespace) -> Iterator[tuple[str, Record]]:
+    names = [row.name for row in ROWS] if options.all else options.rows
+    for name in names:
+        for recipe in options.recipes:
+            for seed in options.seeds:
+                task = {
+                    "row": name,
+                    "recipe": recipe,
+                    "seed": seed,
+                    "limit": options.limit if recipe == "papers" else 0.0,
+                    "threads": options.threads,
+                }
+                yield f"{name} {recipe} {seed}", task
+
+
+def _child(task: Record) -> None:
+    import numba
+
+    torch.set_num_threads(task["threads"])
+    numba.set_num_threads(task["threads"])
+    row = next(row for row in ROWS if row.name == task["row"])
+    if task["recipe"] == "ours":
+        record = run_ours(row, task["seed"])
+    else:
+        record = run_papers(row, task["seed"], task["limit"])
+    record |= {"threads": task["threads"], "torch": torch.__version__, "cpu": platform.machine()}
+    print(json.dumps(record))
+
+
+def _table(stored: Record) -> str:
+    lines = [
+        "# Time to identifiability",
+        "",
+        "Written by `python benchmarks/time_to_identifiability.py`. Seconds until the score first",
+        "reached a level, on the stated number of threads. — means: not within the run, whose",
+        "length is in the last column; ours ends by itself.",
+        "",
+        "| world | score | recipe | threads | 0.95 | 0.99 | published | at the end | steps | all |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        for key, record in stored.items():
+            name, recipe, _ = key.split(" ")
+            if name != row.name:
+                continue
+            levels = [seconds_to(record, row.score, level) for level in (*LEVELS, row.published)]
+            shown = ["—" if s is None else f"{s:.0f} s" for s in levels]
+            shown[2] += f" ({row.published:.4f})"
+            last = record["curve"][-1]
+            score = "R²" if row.score == "linear_r2" else "MCC"
+            lines.append(
+                f"| {name} | {score} | {recipe} | {record['threads']} | {' | '.join(shown)} "
+                f"| {last[row.score]:.4f} | {last['step']} | {last['seconds']:.0f} s |"
+            )
+    lines += ["", *_ratios(stored), ""]
+    return "\n".join(lines)
+
+
+def _ratios(stored: Record) -> Iterator[str]:
+    """How much longer the papers' recipe takes to the best score it reached itself."""
+    yield "| world | best of the papers' recipe | after | ours got there after | ratio |"
+    yield "|---|---|---|---|---|"
+    for row in ROWS:
+        ours, papers = (stored.get(f"{row.name} {recipe} 0") for recipe in ("ours", "papers"))
+        if ours is None or papers is None:
+            continue
+        best = max(papers["curve"], key=lambda point: point[row.score])
+        quick = seconds_to(ours, row.score, best[row.score])
+        got, ratio = (
+            ("—", "—") if quick is None else (f"{quick:.1f} s", f"{best['seconds'] / quick:.0f}×")
+        )
+        yield f"| {row.name} | {best[row.score]:.4f} | {best['seconds']:.0f} s | {got} | {ratio} |"
+
+
+def _plot(stored: Record) -> None:
+    try:
+        importlib.import_module("matplotlib").use("Agg")
+        plt = importlib.import_module("matplotlib.pyplot")
+    except ImportError:
+        print("matplotlib is missing: no plot (pip install 'isolatent[bench]')", file=sys.stderr)
+        return
+    rows = [row for row in ROWS if row.name in SIX]
+    figure, axes = plt.subplots(
+        2, 3, figsize=(12, 7), sharex=True, sharey=True, layout="constrained"
+    )
+    for axis, row in zip(axes.flat, rows, strict=True):
+        for recipe, colour in (("ours", "tab:blue"), ("papers", "tab:orange")):
+            record = stored.get(f"{row.name} {recipe} 0")
+            if record is None:
+                continue
+            seconds = [max(point["seconds"], 0.1) for point in record["curve"]]
+            scores = [point[row.score] for point in record["curve"]]
+            axis.plot(seconds, scores, color=colour, label=recipe)
+        axis.axhline(row.published, color="grey", linestyle=":", label="published")
+        axis.set(title=row.name, xscale="log", ylim=(0.4, 1.005))
+        axis.set_ylabel("R²" if row.score == "linear_r2" else "MCC")
+    for axis in axes[1]:
+        axis.set_xlabel("seconds")
+    axes[0, 0].legend()
+    figure.savefig(OUT.with_suffix(".png"), dpi=110)
+
+
+if __name__ == "__main__":
+    main()
