@@ -38,12 +38,14 @@ def test_warps_are_undone(p):
 
 
 def test_more_pieces_and_pairs_come_nearer():
+    """Down to what the walls take from the pairs next to them, here a thousandth of the range."""
     errors = []
     for rows, pieces in ((2000, 4), (20_000, 12), (200_000, 36)):
         z, h, h_pos = pairs(2.0, rows)
         straight = Straightening(len(WARPS), pieces=pieces).fit(h, h_pos)(h)
         errors.append((straight - z)[:, 1].abs().mean().item())
-    assert errors[0] > 2 * errors[1] > 3 * errors[2]
+    assert errors[0] > 3 * errors[1]
+    assert errors[2] < 2e-3
 
 
 def test_it_is_the_identity_before_it_is_fitted():

@@ -19,6 +19,7 @@ __all__ = ["run_demo"]
 FACTORS = 10
 KAPPA = 10.0
 TEST_PAIRS = 8192
+STEPS = 2000  # enough to show it; left to itself, training would go on a little
 
 
 def run_demo(seed: int = 0, steps: int | None = None, quiet: bool = False) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def run_demo(seed: int = 0, steps: int | None = None, quiet: bool = False) -> di
         FACTORS,
         space="sphere",
         conditional="vmf",
-        recipe=Recipe() if steps is None else Recipe(steps=steps),
+        recipe=Recipe(steps=steps or STEPS),
         random_state=seed,
     )
     with ProgressDisplay(quiet=quiet, quality_name="R²") as display:
