@@ -62,6 +62,9 @@ class Training:
         device = self.processes.device
         self.encoder, self.loss = encoder.to(device), loss.to(device)
         self.saturated_loss = None if saturated_loss is None else saturated_loss.to(device)
+        for module in (self.loss, self.saturated_loss):
+            if isinstance(module, ContrastiveLoss) and self.processes.size > 1:
+                module.gather = True
         self.recipe, self.generator = recipe, generator
         self.dtype = next(p.dtype for p in encoder.parameters() if p.requires_grad)
         self.parameters, logarithms = _parameters(encoder, loss)
@@ -180,7 +183,10 @@ class Training:
     def result(self) -> tuple[nn.Module, nn.Module]:
         """The encoder and the loss for which the held-out loss was least."""
         best = self.best if self.best is not None else self._present()
-        return best["encoder"].eval(), best["loss"]
+        loss = best["loss"]
+        if isinstance(loss, ContrastiveLoss):
+            loss.gather = False
+        return best["encoder"].eval(), loss
 
     def _present(self) -> nn.ModuleDict:
         return nn.ModuleDict(
