@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any
 
 from isolatent.training.recipe import Recipe
@@ -74,11 +74,13 @@ class Pace:
         length = QUARTER * (step - first[0])
         last = [loss for s, loss in self._measured if s > step - length]
         before = [loss for s, loss in self._measured if step - 2 * length < s <= step - length]
-        if len(self._measured) < FEWEST or not before:
+        if len(self._measured) < FEWEST or min(len(before), len(last)) < 2:
             return False
-        # Means, since a least value among noisy ones is least by chance.
+        # Means, since a least value among noisy ones is least by chance; and two standard errors,
+        # since a gain that drowns in noise may still be one.
         gained = fmean(before) - fmean(last)
-        return gained < self.recipe.tolerance * (first[1] - best)
+        error = math.sqrt(variance(before) / len(before) + variance(last) / len(last))
+        return gained + 2 * error < self.recipe.tolerance * (first[1] - best)
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""
