@@ -108,7 +108,7 @@ def test_few_pairs_are_not_learned_by_heart():
     model.fit(x, x_pos, on_step=steps.append)
     assert len(steps) < 900
     losses = [step.held_out for step in steps if step.held_out is not None]
-    assert losses.index(min(losses)) == len(losses) - 5
+    assert losses.index(min(losses)) < len(losses) - 3
     z, _ = world.sample_latents(2000)
     observed = world.observe(z)
     assert iso.linear_r2(z, model.transform(observed)) > iso.linear_r2(z, observed) + 0.05

@@ -79,12 +79,15 @@ def test_nothing_is_written_before_the_first_step(tmp_path):
 
 
 def test_the_log_is_closed_when_a_run_fails(tmp_path):
-    class Stopped(Exception):
-        pass
+    log = CsvLog(tmp_path / "log.csv")
 
-    with pytest.raises(Stopped), CsvLog(tmp_path / "log.csv") as log:
-        log(step(1))
-        raise Stopped
+    def fail():
+        with log:
+            log(step(1))
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        fail()
     assert log._file.closed
     assert [s.number for s in read(tmp_path / "log.csv")] == [1]
 

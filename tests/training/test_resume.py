@@ -351,9 +351,6 @@ def test_without_a_seed_the_first_run_is_repeated(tmp_path):
         pytest.param(
             {"random_state": 4},
             "seed",
-            marks=pytest.mark.xfail(
-                strict=True, reason="fit takes over the saved seed also where another is given"
-            ),
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -378,16 +375,12 @@ def test_wrong_arguments(tmp_path):
         model.fit(*data, resume=tmp_path / "none")
 
 
-@pytest.mark.xfail(
-    strict=True, raises=TypeError, reason="_identity holds NumPy's numbers, which JSON does not know"
-)
 @pytest.mark.parametrize("numbers", [{"n_components": np.int64(2)}, {"lag": np.int64(1)}])
 def test_numbers_of_numpy_are_numbers(tmp_path, numbers):
     """As a grid search over ``np.arange`` gives them."""
     stopped(tmp_path, **numbers)
 
 
-@pytest.mark.xfail(strict=True, reason="_prepare tries the encoder outside its fork_rng")
 def test_the_global_stream_is_left_alone():
     """Also by an encoder that draws from it."""
     model, data, options = case("dropout")

@@ -75,8 +75,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
         engine: str = "auto",
         gather: bool = False,
     ) -> None:
-        check_integer("n", n, at_least=1)
         check_one_of("geometry", geometry, GEOMETRIES)
+        check_integer("n", n, at_least=2 if geometry == "sphere" else 1)
         share = RESOLUTIONS[geometry] if resolution is None else resolution
         check_real("resolution", share, above=0, below=1)
         if geometry == "sphere" and p != 2:

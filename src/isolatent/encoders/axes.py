@@ -30,7 +30,8 @@ class PrincipalAxes(nn.Module):
 
     Example:
         >>> z = nn.functional.normalize(torch.randn(50_000, 3))
-        >>> z_pos = nn.functional.normalize(z + torch.randn(50_000, 3) * torch.tensor([0.3, 0.2, 0.1]))
+        >>> step = torch.randn(50_000, 3) * torch.tensor([0.3, 0.2, 0.1])
+        >>> z_pos = nn.functional.normalize(z + step)
         >>> turn = torch.linalg.qr(torch.randn(3, 3))[0]
         >>> turned = PrincipalAxes(3).fit(z @ turn, z_pos @ turn)(z @ turn)
         >>> bool(torch.corrcoef(torch.stack([turned[:, 2], z[:, 0]]))[0, 1].abs() > 0.99)

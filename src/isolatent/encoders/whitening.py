@@ -73,4 +73,5 @@ class Whitening(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten observations (N, m)."""
-        return (x - self.mean) @ self.matrix
+        with torch.autocast(x.device.type, enabled=False):  # it needs its digits
+            return (x - self.mean) @ self.matrix

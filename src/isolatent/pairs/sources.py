@@ -15,7 +15,14 @@ from torch import Generator, Tensor
 from isolatent.checks import check_generator, check_integer, check_real
 from isolatent.worlds import World
 
-__all__ = ["ArrayPairs", "PairSource", "SeriesPairs", "WorldPairs", "release_pages"]
+__all__ = [
+    "ArrayPairs",
+    "NothingToHoldOut",
+    "PairSource",
+    "SeriesPairs",
+    "WorldPairs",
+    "release_pages",
+]
 
 
 @runtime_checkable
@@ -29,6 +36,10 @@ class PairSource(Protocol):
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch`` pairs."""
         ...
+
+
+class NothingToHoldOut(ValueError):  # noqa: N818
+    """A recording that is too short to be split."""
 
 
 class WorldPairs:
@@ -191,15 +202,12 @@ class SeriesPairs:
         check_real("share", share, above=0, below=1)
         lengths = self._ends - self._starts
         cut = self._ends - np.round(share * lengths).astype(np.int64)
-        if not ((self._ends - cut > self.shortest) & (cut - self._starts > self.shortest)).any():
-            ended = np.cumsum(lengths) > (1 - share) * lengths.sum()
-            ended[0], ended[-1] = False, len(ended) > 1
-            cut = np.where(ended, self._starts, self._ends)
-        else:
-            fits = (self._ends - cut > self.shortest) & (cut - self._starts > self.shortest)
-            cut = np.where(fits, cut, self._ends)
-        if (cut == self._ends).all():
-            raise ValueError(
+        fits = (self._ends - cut > self.shortest) & (cut - self._starts > self.shortest)
+        whole = np.where(fits, 0, lengths)
+        ended = ~fits & (np.cumsum(whole) > (1 - share) * whole.sum())
+        cut = np.where(fits, cut, np.where(ended, self._starts, self._ends))
+        if (cut == self._ends).all() or (cut == self._starts).all():
+            raise NothingToHoldOut(
                 f"share must leave a pair on either side of {len(self)} anchors, got {share}"
             )
         most, rest = copy.copy(self), copy.copy(self)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +21,7 @@ from isolatent.checks import IsolatentWarning, check_integer
 
 __all__ = ["FORMAT", "Checkpoints", "DamagedFileError", "read_pair", "write_pair"]
 
+NAME = re.compile(r"step-([0-9]{8,})\.(json|safetensors)")
 FORMAT = 1  # of the files; a reader refuses what is newer than it
 
 
@@ -27,46 +30,72 @@ class DamagedFileError(ValueError):
 
 
 def write_pair(stem: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Write ``stem.safetensors`` and ``stem.json``, each all of it or nothing.
+    """Write ``stem.safetensors`` and ``stem.json``, both or neither.
 
-    The JSON comes last and holds the checksum of both, so a pair is there once its JSON is, and a
+    The JSON holds the checksums of both. A new pair is there once its JSON is, which comes last.
+    Where a pair is replaced, a JSON that fits the old tensors and the new ones comes first. So a
     kill at any moment leaves the earlier pair or the new one. ``record`` must be plain data.
     """
+    described, numbers = _paths(stem)
     data = encode_tensors({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     body = {"format": FORMAT, "tensors": hashlib.sha256(data).hexdigest(), "record": record}
-    text = json.dumps({**body, "checksum": _checksum(body)}, indent=1, allow_nan=False)
-    _write(stem.with_name(stem.name + ".safetensors"), data)
-    _write(stem.with_name(stem.name + ".json"), text.encode() + b"\n")
+    text = _text(body)  # before anything is written: it may hold what JSON cannot
+    if described.is_file() and numbers.is_file():
+        with suppress(DamagedFileError):
+            old = _read_json(described)
+            _write(described, _text({**body, "before": [old["tensors"], old["record"]]}))
+    _write(numbers, data)
+    _write(described, text)
     _sync_directory(stem.parent)
 
 
 def read_pair(stem: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write_pair` wrote, or raise :class:`DamagedFileError` naming the file."""
-    described, numbers = (stem.with_name(stem.name + end) for end in (".json", ".safetensors"))
+    described, numbers = _paths(stem)
     for path in (described, numbers):
         if not path.is_file():
             raise FileNotFoundError(f"{path} does not exist")
+    body = _read_json(described)
+    data = numbers.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    records = dict(
+        [(body["tensors"], body["record"]), *([body["before"]] if "before" in body else [])]
+    )
+    if digest not in records:
+        raise DamagedFileError(f"{numbers} is cut short or was changed: its checksum is wrong")
     try:
-        body = json.loads(described.read_bytes())
+        return decode_tensors(data), records[digest]
+    except SafetensorError as error:
+        raise DamagedFileError(f"{numbers} is not a safetensors file: {error}") from error
+
+
+def _paths(stem: Path) -> tuple[Path, Path]:
+    return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".safetensors")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """What a JSON of ours holds, checked."""
+    try:
+        body: dict[str, Any] = json.loads(path.read_bytes())
         checksum = body.pop("checksum")
-        known, digest, record = body["format"], body["tensors"], body["record"]
+        known, matches = body["format"], checksum == _checksum(body)
+        body["tensors"], body["record"]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise DamagedFileError(
-            f"{described} is cut short or not a file of isolatent: {error!r}"
+            f"{path} is cut short or not a file of isolatent: {error!r}"
         ) from error
     if not isinstance(known, int) or known > FORMAT:
         raise DamagedFileError(
-            f"{described} has format {known!r}; this version of isolatent reads up to {FORMAT}"
+            f"{path} has format {known!r}; this version of isolatent reads up to {FORMAT}"
         )
-    if checksum != _checksum(body):
-        raise DamagedFileError(f"{described} was changed: its checksum does not match")
-    data = numbers.read_bytes()
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise DamagedFileError(f"{numbers} is cut short or was changed: its checksum is wrong")
-    try:
-        return decode_tensors(data), record
-    except SafetensorError as error:
-        raise DamagedFileError(f"{numbers} is not a safetensors file: {error}") from error
+    if not matches:
+        raise DamagedFileError(f"{path} was changed: its checksum does not match")
+    return body
+
+
+def _text(body: Mapping[str, Any]) -> bytes:
+    signed = {**body, "checksum": _checksum(body)}
+    return json.dumps(signed, indent=1, allow_nan=False).encode() + b"\n"
 
 
 class Saved(NamedTuple):
@@ -96,11 +125,12 @@ class Checkpoints:
         write_pair(self._stem(step), tensors, record)
         for old in self.steps()[: -self.keep]:
             self._remove(old)
+        self._remove_leftovers()
 
     def steps(self) -> list[int]:
         """The steps of which there is a checkpoint, in order."""
-        numbers = (path.stem.removeprefix("step-") for path in self.directory.glob("step-*.json"))
-        return sorted(int(number) for number in numbers if number.isdigit())
+        names = (NAME.fullmatch(path.name) for path in self.directory.glob("step-*.json"))
+        return sorted(int(name[1]) for name in names if name is not None and name[2] == "json")
 
     def latest(self) -> Saved:
         """The last good checkpoint; damaged ones are skipped with a warning that names the file."""
@@ -125,9 +155,18 @@ class Checkpoints:
         raise FileNotFoundError(f"{self.directory} holds no checkpoint")
 
     def clear(self) -> None:
-        """Remove all checkpoints, and nothing else."""
+        """Remove all checkpoints, also what a kill left of them, and nothing else."""
         for step in self.steps():
             self._remove(step)
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """Remove what runs that were killed while writing left behind."""
+        kept = set(self.steps())
+        for path in self.directory.glob("*step-*"):
+            name = NAME.fullmatch(path.name.removeprefix(".").removesuffix(".partial"))
+            if name is not None and (path.suffix == ".partial" or int(name[1]) not in kept):
+                path.unlink(missing_ok=True)
 
     def _stem(self, step: int) -> Path:
         return self.directory / f"step-{step:08d}"

@@ -6,8 +6,8 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,39 +21,37 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
-from isolatent.encoders import PrincipalAxes, Straightening, Whitening
 from isolatent.evaluation import check_beliefs
-from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
+from isolatent.pairs import (
+    ArrayPairs,
+    PairSource,
+    SeriesPairs,
+    WorldPairs,
+    release_pages,
+)
 from isolatent.training.assembly import (
     ENCODERS,
     Beliefs,
-    build_encoder,
     build_loss,
-    build_saturated_loss,
     dtype_of,
     guarantee_of,
     head_of,
 )
 from isolatent.training.checkpoints import Checkpoints
-from isolatent.training.finishing import fit_loss, set_scale
+from isolatent.training.finishing import finish
 from isolatent.training.loop import Training, fit_encoder
+from isolatent.training.preparation import HELD_OUT_PAIRS, HOLD_OUT_FROM, prepare
 from isolatent.training.processes import Processes, connect
 from isolatent.training.recipe import Recipe
 from isolatent.training.steps import Step
-from isolatent.training.storage import load_model, save_model
+from isolatent.training.storage import load_model, save_model, to_plain
 from isolatent.worlds import World
 
 __all__ = ["ContrastiveICA"]
 
-WHITENING_BATCHES, WHITENING_BATCH = 4, 4096  # of pairs, for mean and covariance
-CLOSED_FORM_PAIRS = 65_536  # for what is estimated after training
 TRANSFORM_BATCH = 8192
 FEWEST_BATCHES = 8  # that a pass over the pairs is made of, unless a recipe says otherwise
-HELD_OUT = 0.1  # share of the pairs
-HELD_OUT_PAIRS = 4096  # more would make measuring slow, not surer
-HOLD_OUT_FROM = 100  # pairs; of fewer, those that are trained with are measured, too
 NO_INFORMATION = 0.01  # nats; pairs that share less than this are as good as unrelated
-DIGITS = 1e3  # mean over standard deviation of a column up to which float32 will do
 SCORE_BATCH = 512  # pairs that are told apart at a time by `score`
 
 
@@ -181,8 +179,9 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         place = resume if resume is not None else checkpoint
         checkpoints = None if place is None else Checkpoints(place)
         saved = None if resume is None or checkpoints is None else checkpoints.latest()
-        # A resumed run repeats what the first one drew, also where that came from no seed.
-        seed = saved.record["identity"]["seed"] if saved is not None else self._draw_seed()
+        seed = self._draw_seed()
+        if saved is not None and not isinstance(self.random_state, Integral):
+            seed = saved.record["identity"]["seed"]  # repeat what was drawn from no seed
         processes = connect(self.accelerator, self.devices, self.nodes, self.precision)
         seed = processes.agree(seed)
         training, source, held_out = self._prepare(source, seed, recipe, beliefs, processes)
@@ -209,6 +208,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 identity=identity,
             )
         self.history_ = training.history
+        self.__dict__.pop("_training", None)  # of an earlier partial_fit
         self._finish(encoder, loss, training, source, held_out, beliefs)
         self._warn_if_nothing_was_found(held_out)
         return self
@@ -252,7 +252,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         device = next(self.encoder_.parameters()).device
         codes: np.ndarray[Any, Any] = np.empty((len(array), self.n_components), dtype=out_dtype)
         for start in range(0, len(array), TRANSFORM_BATCH):
-            part = np.asarray(array[start : start + TRANSFORM_BATCH])
+            part = np.array(array[start : start + TRANSFORM_BATCH])
             finite = np.isfinite(part).reshape(len(part), -1).all(1)
             if not finite.all():
                 row = start + int(np.flatnonzero(~finite)[0])
@@ -284,7 +284,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             x, x_pos = source.sample(HELD_OUT_PAIRS, generator)
         dtype = dtype_of(self.encoder_)
         device = next(self.encoder_.parameters()).device
-        parts = max(1, round(len(x) / SCORE_BATCH))
+        parts = math.ceil(len(x) / SCORE_BATCH)
         total = 0.0
         with torch.no_grad():
             for a, b in zip(x.tensor_split(parts), x_pos.tensor_split(parts), strict=True):
@@ -349,8 +349,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         names = ("n_components", "space", "marginal", "conditional", "p", "loss", "encoder", "lag")
         values = {name: getattr(self, name) for name in names}
         plain = {k: repr(v) if isinstance(v, nn.Module) else v for k, v in values.items()}
-        plain["lag"] = list(self.lag) if isinstance(self.lag, Sequence) else self.lag
-        return {"seed": seed, **plain, "recipe": recipe.to_dict()}
+        return to_plain({"seed": seed, **plain, "recipe": recipe.to_dict()})
 
     def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
         """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
@@ -376,7 +375,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return array
 
     def _as_source(self, X: Any, X_pos: Any, groups: Any, reset: bool) -> PairSource:
-        if isinstance(X, World | PairSource):
+        if _is_source(X):
             if X_pos is not None:
                 raise ValueError("X_pos must be None when X is a world or a pair source")
             if groups is not None:
@@ -403,50 +402,9 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         hold_out: bool = True,
     ) -> tuple[Training, PairSource, tuple[Tensor, Tensor]]:
         """Everything a run needs, from its seed alone."""
-        generator = Generator().manual_seed(seed)
-        held_out: tuple[Tensor, Tensor] | None = None
-        if (
-            isinstance(source, ArrayPairs | SeriesPairs)
-            and hold_out
-            and len(source) >= HOLD_OUT_FROM
-        ):
-            share = min(HELD_OUT, HELD_OUT_PAIRS / len(source))
-            source, kept = source.split(share, generator)
-            held_out = kept.all() if len(kept) <= HELD_OUT_PAIRS else None
-            held_out = held_out or kept.sample(HELD_OUT_PAIRS, generator)
-        x, x_pos = source.sample(WHITENING_BATCH, generator)
-        if held_out is None:
-            held_out = (x, x_pos)
-        shape, n = tuple(x.shape[1:]), beliefs.n
-        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
-            torch.manual_seed(seed)
-            if isinstance(self.encoder, nn.Module):
-                encoder = deepcopy(self.encoder)  # the one given can be fitted again
-            else:
-                encoder = build_encoder(self.encoder, shape, beliefs).to(_training_dtype(x))
-            loss = (
-                deepcopy(self.loss)
-                if isinstance(self.loss, nn.Module)
-                else build_loss(self.loss, beliefs)
-            )
-        for potential in (getattr(loss, name, None) for name in ("potential", "potential_pos")):
-            if potential is not None and isinstance(self.loss, str):
-                potential.to(dtype_of(encoder))
-        for module in encoder.modules():
-            if isinstance(module, Whitening) and not isinstance(self.encoder, nn.Module):
-                module.fit(
-                    source.sample(WHITENING_BATCH, generator)[0] for _ in range(WHITENING_BATCHES)
-                )
-        codes = encoder(x[:2].to(dtype_of(encoder)))
-        if codes.shape != (2, n):
-            raise ValueError(
-                f"encoder must map 2 observations to codes (2, n_components = {n}), "
-                f"got {tuple(codes.shape)}"
-            )
-        saturated = None
-        if isinstance(self.loss, str) and isinstance(self.encoder, str):
-            saturated = build_saturated_loss(self.loss, beliefs, recipe.batch)
-        training = Training(encoder, loss, recipe, generator, saturated, processes)
+        training, source, held_out, shape = prepare(
+            self.encoder, self.loss, source, seed, recipe, beliefs, processes, hold_out
+        )
         self._shape = shape
         self.n_features_in_ = math.prod(shape)
         return training, source, held_out
@@ -461,19 +419,8 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         beliefs: Beliefs,
     ) -> None:
         """Do what is known in closed form, and say what may be claimed."""
-        last = [*encoder.modules()][-1]
-        derived = isinstance(self.loss, str) and isinstance(self.encoder, str)
-        saturated = training.saturated_at is not None
-        if derived and (saturated or isinstance(last, PrincipalAxes)):
-            pairs = source.sample(CLOSED_FORM_PAIRS, Generator().manual_seed(0))
-            h, h_pos = (training.encode_all(encoder, part) for part in pairs)
-            if isinstance(last, Straightening | PrincipalAxes):
-                last.fit(h, h_pos)
-                h, h_pos = last(h), last(h_pos)
-            if saturated:
-                set_scale(loss, h, h_pos)
-            else:
-                fit_loss(loss, h, h_pos, training.recipe.batch)
+        if isinstance(self.loss, str) and isinstance(self.encoder, str):
+            finish(training, encoder, loss, source)
         self.encoder_, self.loss_ = encoder, loss
         head = None
         if isinstance(self.encoder, nn.Module):
@@ -493,11 +440,9 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
 
 
-def _training_dtype(x: Tensor) -> torch.dtype:
-    """float32, unless columns vary so little around their means that it would lose their digits."""
-    rows = x.flatten(1).double()
-    short = bool((rows.mean(0).abs() <= DIGITS * rows.std(0)).all())
-    return torch.float32 if short else x.dtype
+def _is_source(X: Any) -> bool:
+    """Whether X gives pairs by itself; a data frame has a method ``sample``, too."""
+    return isinstance(X, World | PairSource) and not hasattr(X, "__array__")
 
 
 def _plain(values: Any, dtype: Any) -> np.ndarray[Any, Any]:

@@ -5,12 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-__all__ = ["fit_loss", "set_scale"]
+from isolatent.encoders import PrincipalAxes, Straightening
+from isolatent.pairs import PairSource
+from isolatent.training.loop import Training
 
+__all__ = ["finish", "fit_loss", "set_scale"]
+
+CLOSED_FORM_PAIRS = 65_536
 EVALUATIONS = 40  # of the loss on all pairs, at most
 FIT_PAIRS = 16_384
+FIT_BATCHES = 32  # at most
+
+
+def finish(training: Training, encoder: nn.Module, loss: nn.Module, source: PairSource) -> None:
+    """Straighten the coordinates or find the axes, where the encoder has the layer for it."""
+    last = [*encoder.modules()][-1]
+    saturated = training.saturated_at is not None
+    if not saturated and not isinstance(last, PrincipalAxes):
+        return
+    pairs = source.sample(CLOSED_FORM_PAIRS, Generator().manual_seed(0))
+    h, h_pos = (training.encode_all(encoder, part) for part in pairs)
+    if isinstance(last, Straightening | PrincipalAxes):
+        last.fit(h, h_pos)
+        h, h_pos = last(h), last(h_pos)
+    if saturated:
+        set_scale(loss, h, h_pos)
+    else:
+        fit_loss(loss, h, h_pos, training.recipe.batch)
 
 
 def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor) -> None:
@@ -32,10 +55,9 @@ def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor) -> None:
 
 def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch: int) -> None:
     """Minimise a loss over its own parameters, in batches of the size it was trained with."""
-    count = max(1, min(FIT_PAIRS, len(h)) // batch)
-    batches = [
-        *zip(h[:FIT_PAIRS].tensor_split(count), h_pos[:FIT_PAIRS].tensor_split(count), strict=True)
-    ]
+    count = max(1, min(FIT_BATCHES, min(FIT_PAIRS, len(h)) // batch))
+    rows = slice(0, min(len(h), count * batch))
+    batches = [*zip(h[rows].tensor_split(count), h_pos[rows].tensor_split(count), strict=True)]
     optimiser = torch.optim.LBFGS(
         loss.parameters(), max_iter=EVALUATIONS, max_eval=EVALUATIONS, line_search_fn="strong_wolfe"
     )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -78,7 +79,9 @@ class Training:
             fused=True,
         )
         self.parameters += logarithms
-        self.averaged = AveragedModel(encoder, multi_avg_fn=_average_over(recipe.averaging))
+        self.averaged = AveragedModel(
+            encoder, multi_avg_fn=partial(_average, share=recipe.averaging)
+        )
         self.averaged.eval()  # it is only ever measured
         self.best: nn.ModuleDict | None = None  # encoder and loss where the held-out loss was least
         self.saturated_at: int | None = None  # the step from which on saturated_loss is minimised
@@ -297,14 +300,12 @@ def fit_encoder(
     return training.result()
 
 
-def _average_over(share: float) -> Callable[..., None]:
-    """An exponential average whose memory is a share of the steps so far."""
-
-    def update(averaged: Sequence[Tensor], current: Sequence[Tensor], done: Tensor) -> None:
-        memory = max(SHORTEST_MEMORY, share * float(done))
-        torch._foreach_lerp_([*averaged], [*current], min(1.0, 1 / memory))
-
-    return update
+def _average(
+    averaged: Sequence[Tensor], current: Sequence[Tensor], done: Tensor, share: float
+) -> None:
+    """Update an exponential average whose memory is a share of the steps so far."""
+    memory = max(SHORTEST_MEMORY, share * float(done))
+    torch._foreach_lerp_([*averaged], [*current], 1 / memory)
 
 
 def _is_measured(number: int) -> bool:

@@ -20,8 +20,8 @@ class Pace:
 
     After ``patience`` steps the rate falls with the square root of the step: whoever needs many
     steps is held up by noise, and a lower rate lessens that. Once the held-out loss no longer
-    falls, or only the cool-down is left of the steps allowed, it falls to zero along a half cosine that
-    takes its share of the whole run. So nobody has to choose a number of steps.
+    falls, or only the cool-down is left of the steps allowed, it falls to zero along a half cosine
+    that takes its share of the whole run. So nobody has to choose a number of steps.
 
     Args:
         recipe: The settings.

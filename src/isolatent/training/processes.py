@@ -109,7 +109,10 @@ def average_gradients(parameters: Iterable[torch.nn.Parameter], processes: Proce
     if processes.size == 1:
         return
     gradients = [p.grad for p in parameters if p.grad is not None]
-    flat = torch.cat([gradient.flatten().float() for gradient in gradients])
+    longest = torch.promote_types(
+        torch.float32, max((g.dtype for g in gradients), key=lambda d: d.itemsize)
+    )
+    flat = torch.cat([gradient.flatten().to(longest) for gradient in gradients])
     dist.all_reduce(flat)
     flat /= processes.size
     for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):

@@ -35,8 +35,8 @@ class Recipe:
             :class:`isolatent.SaturatedInfoNCE`, if the estimator chose the loss.
         tolerance: A run has reached its plateau when its last quarter was better than the one
             before by less than this share of all that was gained.
-        part: Pairs that go through the encoder at a time, to save memory: the gradients are those
-            of the whole batch with all its negatives. None for all at once.
+        part: Observations, two a pair, that go through the encoder at a time, to save memory: the
+            gradients are those of the whole batch with all its negatives. None for all at once.
     """
 
     steps: int = 50_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,7 +21,7 @@ from isolatent.training.steps import steps_from_tensor, steps_to_tensor
 if TYPE_CHECKING:
     from isolatent.training.estimator import ContrastiveICA
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["load_model", "save_model", "to_plain"]
 
 Model = TypeVar("Model", bound="ContrastiveICA")
 OWN = "(a module of your own)"  # stands in model.json for code, which is not saved
@@ -41,8 +42,8 @@ def save_model(model: ContrastiveICA, directory: Path, overwrite: bool) -> None:
     record = {
         "parameters": {k: OWN if isinstance(v, nn.Module) else v for k, v in parameters.items()},
         "recipe": None if recipe is None else recipe.to_dict(),
-        "random_state": seed if isinstance(seed, int) else None,  # a stream cannot be repeated
-        "lag": list(lag) if isinstance(lag, tuple | list) else lag,
+        "random_state": seed if isinstance(seed, Integral) else None,  # no stream can be repeated
+        "lag": lag,
         "guarantee": model.guarantee_.to_dict(),
         "shape": list(model._shape),
         "dtype": str(_dtype(model.encoder_)).removeprefix("torch."),
@@ -51,7 +52,16 @@ def save_model(model: ContrastiveICA, directory: Path, overwrite: bool) -> None:
     tensors = {f"encoder.{k}": v.clone() for k, v in model.encoder_.state_dict().items()}
     tensors |= {f"loss.{k}": v.clone() for k, v in model.loss_.state_dict().items()}
     tensors["history"] = steps_to_tensor(model.history_)
-    write_pair(directory / "model", tensors, record)
+    write_pair(directory / "model", tensors, to_plain(record))
+
+
+def to_plain(value: Any) -> Any:
+    """The same data without NumPy's numbers and without tuples, as JSON has it."""
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def load_model(

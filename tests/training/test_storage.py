@@ -1,0 +1,225 @@
+"""A model that was saved and loaded is the same model."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import isolatent as iso
+from isolatent.training import DamagedFileError
+from isolatent.training.assembly import ENCODERS, LOSSES
+
+RECIPE = iso.Recipe(steps=12, batch=32, warmup=3)
+RNG = np.random.default_rng(0)
+ANGLES = RNG.uniform(0, 2 * np.pi, 150)
+X, X_POS = (
+    np.stack([np.cos(a), np.sin(a), 0.5 * np.cos(2 * a)], 1)
+    for a in (ANGLES, ANGLES + 0.1 * RNG.normal(size=150))
+)
+IMAGES = {
+    "conv": RNG.random((120, 1, 64, 64), dtype=np.float32),
+    "residual": RNG.random((120, 2, 16, 16), dtype=np.float32),
+}
+
+
+def fitted(x=X, x_pos=X_POS, **settings):
+    settings = {"recipe": RECIPE, "random_state": 0} | settings
+    return iso.ContrastiveICA(2, **settings).fit(x, x_pos)
+
+
+def same(model, directory, x, **modules):
+    """Save and load; all that can be asked is the same to the last bit."""
+    model.save(directory)
+    loaded = iso.ContrastiveICA.load(directory, **modules)
+    assert type(loaded) is type(model)
+    for name, value in model.get_params(deep=False).items():
+        if not isinstance(value, nn.Module):
+            assert getattr(loaded, name) == value, name
+    codes = model.transform(x)
+    assert np.array_equal(loaded.transform(x), codes)
+    assert loaded.transform(x).dtype == codes.dtype
+    assert loaded.history_ == model.history_
+    assert loaded.guarantee_ == model.guarantee_
+    assert str(loaded.guarantee_) == str(model.guarantee_)
+    assert loaded.n_features_in_ == model.n_features_in_
+    for ours, theirs in ((loaded.encoder_, model.encoder_), (loaded.loss_, model.loss_)):
+        assert ours.state_dict().keys() == theirs.state_dict().keys()
+        for key, value in theirs.state_dict().items():
+            assert torch.equal(ours.state_dict()[key], value)
+            assert ours.state_dict()[key].dtype == value.dtype
+    return loaded
+
+
+BELIEFS = [
+    {},
+    {"space": "box", "conditional": "laplace", "lag": (1, 3)},
+    {"space": "box", "conditional": "gennorm", "p": 3.0},
+    {"space": "euclidean", "marginal": "normal", "conditional": "normal"},
+    {"conditional": "anisotropic", "recipe": iso.Recipe(steps=5, batch=128)},
+    {"marginal": "unknown", "precision": "32-true", "accelerator": "cpu"},
+]
+
+
+@pytest.mark.parametrize("beliefs", BELIEFS, ids=str)
+def test_beliefs(tmp_path, beliefs):
+    model = fitted(**beliefs)
+    loaded = same(model, tmp_path, X)
+    assert loaded.score(X, X_POS) == model.score(X, X_POS)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses(tmp_path, loss):
+    model = fitted(loss=loss)
+    loaded = same(model, tmp_path, X)
+    assert loaded.score(X, X_POS) == model.score(X, X_POS)
+
+
+@pytest.mark.filterwarnings("ignore:pairs were found to share only")  # two steps find nothing
+@pytest.mark.parametrize("encoder", ENCODERS)
+def test_encoders(tmp_path, encoder):
+    x, x_pos, recipe = X, X_POS, RECIPE
+    if encoder in IMAGES:
+        x, recipe = IMAGES[encoder], iso.Recipe(steps=2, batch=8)
+        x_pos = x + 0.01
+    same(fitted(x, x_pos, encoder=encoder, recipe=recipe), tmp_path, x[:10])
+
+
+def test_a_saturated_model_keeps_its_straightening(tmp_path):
+    world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.01), iso.Linear(), seed=0)
+    recipe = iso.Recipe(steps=15, batch=64, saturation=0.95, warmup=3)
+    model = fitted(world, None, space="box", conditional="normal", recipe=recipe)
+    knots = model.encoder_[-1].knots
+    assert not torch.allclose(knots, torch.linspace(0, 1, knots.shape[1]))
+    same(model, tmp_path, world.sample_pairs(20, torch.Generator().manual_seed(0))[0])
+
+
+def test_precision_and_offsets_are_kept(tmp_path):
+    model = fitted(X + 1e6, X_POS + 1e6)
+    assert next(model.encoder_.parameters()).dtype == torch.float64
+    same(model, tmp_path, X + 1e6)
+
+
+def test_names_are_kept(tmp_path):
+    frame = pd.DataFrame(X, columns=["a", "b", "ç"])
+    loaded = same(fitted(frame), tmp_path, frame)
+    assert loaded.feature_names_in_.tolist() == ["a", "b", "ç"]
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame[["b", "a", "ç"]])
+
+
+def test_a_loaded_model_can_be_fitted_again(tmp_path):
+    model = fitted()
+    loaded = same(model, tmp_path, X)
+    assert np.array_equal(loaded.fit(X, X_POS).transform(X), model.transform(X))
+
+
+def test_defaults_are_kept(tmp_path):
+    same(fitted().set_params(recipe=None, random_state=None), tmp_path, X)
+
+
+def test_a_stream_of_seeds_is_not_kept(tmp_path):
+    model = fitted(random_state=np.random.RandomState(0))
+    model.save(tmp_path)
+    assert iso.ContrastiveICA.load(tmp_path).random_state is None
+
+
+def test_what_partial_fit_made_is_kept(tmp_path):
+    model = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0).partial_fit(X, X_POS)
+    same(model, tmp_path, X)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"lag": np.int64(2)},
+        {"space": "box", "conditional": "gennorm", "p": np.float32(3.0)},
+        {"recipe": iso.Recipe(steps=np.int64(3), batch=32)},
+    ],
+    ids=str,
+)
+def test_numbers_of_numpy_are_numbers(tmp_path, settings):
+    """As a grid search over ``np.arange`` gives them."""
+    same(fitted(**settings), tmp_path, X)
+
+
+def own_encoder():
+    return nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def test_own_modules_are_handed_in(tmp_path):
+    encoder, loss = own_encoder(), iso.InfoNCE(iso.Dot(learn_scale=True))
+    fresh = own_encoder(), iso.InfoNCE(iso.Dot(learn_scale=True))
+    before = [p.clone() for p in fresh[0].parameters()]
+    model = fitted(encoder=encoder, loss=loss)
+    loaded = same(model, tmp_path, X, encoder=fresh[0], loss=fresh[1])
+    assert all(map(torch.equal, fresh[0].parameters(), before))  # the one given stays as it is
+    assert loaded.encoder is fresh[0]
+
+
+def test_own_modules_are_asked_for(tmp_path):
+    fitted(encoder=own_encoder(), loss=iso.InfoNCE(iso.Dot())).save(tmp_path / "own")
+    fitted().save(tmp_path / "plain")
+    load = iso.ContrastiveICA.load
+    with pytest.raises(ValueError, match=r"encoder must be given: .* code is not saved"):
+        load(tmp_path / "own", loss=iso.InfoNCE(iso.Dot()))
+    with pytest.raises(ValueError, match=r"loss must be given: .* code is not saved"):
+        load(tmp_path / "own", encoder=own_encoder())
+    with pytest.raises(ValueError, match="encoder must be None: the model was fitted with 'mlp'"):
+        load(tmp_path / "plain", encoder=own_encoder())
+    with pytest.raises(ValueError, match="loss must be None: the model was fitted with 'infonce'"):
+        load(tmp_path / "plain", loss=iso.InfoNCE(iso.Dot()))
+    with pytest.raises(DamagedFileError, match=r"model\.safetensors does not fit the encoder"):
+        load(tmp_path / "own", encoder=nn.Linear(3, 2), loss=iso.InfoNCE(iso.Dot()))
+
+
+def test_overwriting_is_asked_for_and_other_files_stay(tmp_path):
+    first, second = fitted(), fitted(random_state=1)
+    (tmp_path / "notes.txt").write_text("mine")
+    first.save(tmp_path)
+    with pytest.raises(FileExistsError, match="holds a model; pass overwrite=True"):
+        second.save(tmp_path)
+    assert np.array_equal(iso.ContrastiveICA.load(tmp_path).transform(X), first.transform(X))
+    second.save(str(tmp_path), overwrite=True)
+    assert np.array_equal(iso.ContrastiveICA.load(tmp_path).transform(X), second.transform(X))
+    names = ["model.json", "model.safetensors", "notes.txt"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_a_model_and_its_checkpoints_live_side_by_side(tmp_path):
+    model = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0)
+    model.fit(X, X_POS, checkpoint=tmp_path).save(tmp_path)
+    model.fit(X, X_POS, checkpoint=tmp_path)
+    assert np.array_equal(iso.ContrastiveICA.load(tmp_path).transform(X), model.transform(X))
+
+
+def test_directories_are_made_and_files_respected(tmp_path):
+    model = fitted()
+    model.save(tmp_path / "a" / "b")
+    iso.ContrastiveICA.load(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match=r"directory must be a directory, but .*file is a"):
+        model.save(tmp_path / "file")
+
+
+def test_damage_is_named(tmp_path):
+    fitted().save(tmp_path)
+    path = tmp_path / "model.json"
+    body = json.loads(path.read_text())
+    body["record"]["parameters"]["n_components"] = 3
+    path.write_text(json.dumps(body))
+    with pytest.raises(DamagedFileError, match=r"model\.json was changed"):
+        iso.ContrastiveICA.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"model\.json does not exist"):
+        iso.ContrastiveICA.load(tmp_path / "none")
+
+
+def test_a_subclass_loads_as_itself(tmp_path):
+    class Mine(iso.ContrastiveICA):
+        pass
+
+    Mine(2, recipe=RECIPE, random_state=0).fit(X, X_POS).save(tmp_path)
+    assert type(Mine.load(tmp_path)) is Mine
