@@ -16,7 +16,9 @@ from isolatent.worlds import World
 
 
 @pytest.fixture
-def isolatent(monkeypatch, capsys):
+def isolatent(monkeypatch, capsys, tmp_path_factory):
+    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
+
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["isolatent", *arguments])
         with pytest.raises(SystemExit) as stopped:

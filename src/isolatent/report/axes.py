@@ -66,8 +66,13 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     rough = (high - low) / max(count, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next((m for m in (1, 2, 5) if m * power >= rough * 0.99), 10)
+    marks = _multiples(low, high, step)
+    return marks if len(marks) > 1 else _multiples(low, high, step / 2)  # one says nothing of scale
+
+
+def _multiples(low: float, high: float, step: float) -> list[float]:
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    digits = max(0, -math.floor(math.log10(step)))
+    digits = max(0, 1 - math.floor(math.log10(step)))
     return [round(k * step, digits) + 0.0 for k in range(first, last + 1)]
 
 

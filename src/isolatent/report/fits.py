@@ -79,7 +79,9 @@ def page_of_fit(
     )
     if X is not None:
         x, z = _chosen(X, factors)
-        h = model.transform(x)
+        with warnings.catch_warnings():  # an array's columns are in the order of the names
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            h = model.transform(x)
         if z is None:
             cell = dataclasses.replace(cell, codes=_matrix(h, len(h)))
         else:

@@ -146,6 +146,11 @@ def _training(cell: Cell, anchor: str) -> Markup | None:
     caption = "Training, step by step"
     if several:
         caption += f": one line for each of {len(curves)} runs"
+    if any(m.held_out is not None for curve in curves for m in curve.moments):
+        caption += (
+            ". Held-out pairs are told apart among all of them at once, so that their loss may lie "
+            "at another level than that of a training batch"
+        )
     if in_nats:
         caption += ". Information is what a pair is known to share, at least: log B − loss"
     return _part("Training", _figure(f"{anchor}-training", f"{caption}.", *panels, class_="panels"))
