@@ -479,7 +479,7 @@ def test_a_directory_that_cannot_be_written_is_found_before_training(isolatent, 
     assert "--out: cannot write in /proc" in done.err
 
 
-@pytest.mark.parametrize("command", ["fit", "transform", "evaluate", "info"])
+@pytest.mark.parametrize("command", ["demo", "fit", "transform", "evaluate", "info", "report"])
 def test_every_option_has_a_line_of_help(isolatent, command):
     assert isolatent(command, "--help").code == 0
     for parameter in typer.main.get_command(app).commands[command].params:

@@ -51,7 +51,8 @@ def demo_page_path() -> Path | None:
     try:
         check_writable("--report", DEMO_PAGE, overwrite=is_report(DEMO_PAGE))
     except OSError as error:
-        typer.echo(f"isolatent: no page is written; {error}", err=True)
+        told = str(error).removesuffix("; pass --overwrite to replace it")
+        typer.echo(f"isolatent: no page is written; {told}", err=True)
         return None
     return DEMO_PAGE
 

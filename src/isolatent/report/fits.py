@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import platform
+import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -57,11 +58,10 @@ def page_of_fit(
     Example:
         >>> import isolatent as iso
         >>> model = iso.ContrastiveICA(2, recipe=iso.Recipe(steps=2, batch=32), random_state=0)
-        >>> x = np.random.default_rng(0).normal(size=(100, 2))
-        >>> with warnings.catch_warnings(action="ignore"):
-        ...     page = page_of_fit(model.fit(x), x)
+        >>> x = np.random.default_rng(0).normal(size=(90, 2)).cumsum(axis=0)
+        >>> page = page_of_fit(model.fit(x), x)
         >>> page.cells[0].name, len(page.cells[0].codes)
-        ('The fit', 100)
+        ('The fit', 90)
     """
     if factors is not None and X is None:
         raise ValueError("X must be given with factors: the observations that they are behind")
