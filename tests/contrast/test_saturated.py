@@ -182,9 +182,7 @@ def test_gradients_where_codes_fill_their_space():
     """Where nothing is weakened, the pull is the gradient of A log E d and that of uniformity."""
     loss = SaturatedInfoNCE(N, 2, "box", batch=B)
     h, h_pos = codes("box")
-    h = torch.where(
-        h > 0.5, 0.99 * h, 0.01 + 0.2 * h
-    ).requires_grad_()  # farther apart than uniform
+    h = torch.where(h > 0.5, 0.99 * h, 0.01 + 0.2 * h).requires_grad_()  # farther apart than uniform
     value = loss(h, h_pos)
     (gradient,) = torch.autograd.grad(value, h)
     expected = loss.alignment * ((h - h_pos) ** 2).sum(1).mean().log() + loss._uniformity(h, h_pos)

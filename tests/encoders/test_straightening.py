@@ -18,7 +18,9 @@ CONDITIONALS = {1.0: Laplace(0.01), 2.0: Normal(0.01), 3.0: GeneralizedNormal(3,
 def pairs(p, rows=40_000, seed=0):
     world = World(Box(len(WARPS)), Uniform(), CONDITIONALS[p], Identity(), seed=seed)
     z, z_pos = world.sample_latents(rows)
-    warped = (torch.stack([w(c) for w, c in zip(WARPS, x.T, strict=True)], 1) for x in (z, z_pos))
+    warped = (
+        torch.stack([w(c) for w, c in zip(WARPS, x.T, strict=True)], 1) for x in (z, z_pos)
+    )
     return z, *warped
 
 

@@ -379,9 +379,7 @@ def test_wrong_arguments(tmp_path):
 
 
 @pytest.mark.xfail(
-    strict=True,
-    raises=TypeError,
-    reason="_identity holds NumPy's numbers, which JSON does not know",
+    strict=True, raises=TypeError, reason="_identity holds NumPy's numbers, which JSON does not know"
 )
 @pytest.mark.parametrize("numbers", [{"n_components": np.int64(2)}, {"lag": np.int64(1)}])
 def test_numbers_of_numpy_are_numbers(tmp_path, numbers):
