@@ -181,12 +181,9 @@ def histogram(key: str, title: str, values: Sequence[float], label: str) -> Mark
 
 def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Markup:
     """One bar for each value."""
-    frame = Frame.around(
-        PANEL,
-        (0.0, len(values) + 0.0),
-        (min(0.0, *values), 1.08 * max(0.0, *values) or 1.0),
-        labels,
-    )
+    low, high = span([0.0, *values])
+    y_range = (low if min(values) < 0 else 0.0, high)
+    frame = Frame.around(PANEL, (0.0, float(len(values))), y_range, labels)
     frame = Frame(frame.x, frame.y, *labels, [], frame.y_ticks)
     floor = frame.y.at(0)
     path = "".join(

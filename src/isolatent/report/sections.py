@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from isolatent.report import figures
+from isolatent.report.axes import is_drawable
 from isolatent.report.figures import Line
 from isolatent.report.markup import Markup, element, join
 from isolatent.report.matrix import heat_map
@@ -237,7 +238,7 @@ def _left_out(count: int, what: str) -> str:
 
 def _weights(cell: Cell, anchor: str) -> Markup | None:
     learned, truth = cell.learned, cell.truth
-    if not learned or not all(map(math.isfinite, (*learned, *truth))):
+    if not learned or not all(map(is_drawable, (*learned, *truth))):
         return None
     if len(learned) == 1:
         true = f", true {truth[0]:.4g}" if len(set(truth)) == 1 else ""
