@@ -49,12 +49,21 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the world and of the training.")] = 0,
     steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace the --json file if it exists.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            help="File for a page of HTML.  [default: isolatent-demo.html, unless a file of yours "
+            "has that name]"
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace the --json and --report files if they exist.")
+    ] = False,
     quiet: Annotated[bool, typer.Option(help="Print the result only.")] = False,
 ) -> None:
     """Make a world with known factors, recover them, and compare with the truth."""
-    from isolatent.cli.demo import run_demo
     from isolatent.cli.output import check_writable, write_json
+    from isolatent.cli.report import demo_page_path
 
     if check_integer("--seed", seed, at_least=0) > LARGEST_SEED:
         raise ValueError(f"--seed must be at most {LARGEST_SEED}, got {seed}")
@@ -62,8 +71,13 @@ def demo(
         check_integer("--steps", steps, at_least=1)
     if json is not None:
         check_writable("--json", json, overwrite)
+    if report is not None:
+        check_writable("--report", report, overwrite)
+    page = demo_page_path() if report is None else report
     with _interruptible():
-        figures = run_demo(seed=seed, steps=steps, quiet=quiet)
+        from isolatent.cli.demo import run_demo
+
+        figures = run_demo(seed=seed, steps=steps, quiet=quiet, report=page)
     if json is not None:
         write_json(json, figures)
 
@@ -210,6 +224,33 @@ def info(model: Model) -> None:
     from isolatent.cli.model import run_info
 
     run_info(model)
+
+
+@app.command()
+def report(
+    directory: Annotated[
+        Path, typer.Argument(help="A model that fit wrote, or a directory with runs.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the page.  [default: report.html in DIRECTORY]")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Observations to encode with the model, as for fit.")
+    ] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(help="Their true factors; .npz: z (and x without --data)."),
+    ] = None,
+    session: Session = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the --out file if it exists.")
+    ] = False,
+) -> None:
+    """Write a page of HTML about a model, or about the runs of an experiment."""
+    from isolatent.cli.report import run_report
+
+    with _interruptible():
+        run_report(directory, out, data, truth, session, overwrite)
 
 
 def main() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +14,8 @@ import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
+from isolatent.cli.output import command_line
+from isolatent.cli.report import REPORT
 
 if TYPE_CHECKING:
     from isolatent.pairs.files import Observations
@@ -151,6 +151,22 @@ def run_fit(data: Path, data_pos: Path | None, beliefs: Beliefs, run: Run, place
         last = model.history_[-1]
         typer.echo(f"guarantee: {model.guarantee_}")
         typer.echo(f"saved {run.out}: {last.number} steps, loss {last.loss:.3f}")
+        _report(model, observed, data, run)
+
+
+def _report(model: ContrastiveICA, observed: Observations, data: Path, run: Run) -> None:
+    from isolatent.report import page_of_fit, write_report
+
+    rows, columns = observed.x.shape
+    page = page_of_fit(
+        model,
+        observed.x,
+        command=command_line(),
+        title=f"Fit of {data.name}",
+        summary=[f"{rows} rows of {columns} columns, encoded by {model.n_components} codes."],
+    )
+    write_report(run.out / REPORT, page, overwrite=True)  # check_out saw that it is ours
+    typer.echo(f"report: {run.out / REPORT}")
 
 
 def _read(data: Path, data_pos: Path | None, run: Run) -> Observations:
@@ -245,6 +261,8 @@ def _summary(observed: Observations, beliefs: Beliefs, components: int, run: Run
 
 def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Raise an error, before any work is done, if a model cannot or must not be written there."""
+    from isolatent.report import is_report
+
     if overwrite and resume:
         raise ValueError("--overwrite starts anew and --resume goes on; give one of them")
     if out.exists() and not out.is_dir():
@@ -264,6 +282,9 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
                 f"--out: {out} is not empty; pass --overwrite to replace the model"
                 + (", or --resume to go on from its checkpoint" if _has_checkpoint(out) else "")
             )
+    report = out / REPORT
+    if report.exists() and not is_report(report):
+        raise FileExistsError(f"--out: {report} was not written by isolatent; move it first")
     ancestor = next(path for path in (out, *out.parents) if path.exists())
     if not ancestor.is_dir():
         raise NotADirectoryError(f"--out: {out} cannot be made, since {ancestor} is a file")
@@ -278,8 +299,7 @@ def resume_advice(out: Path) -> str:
     """What to say to a person who interrupted a run."""
     if not _has_checkpoint(out):
         return "interrupted before the first checkpoint; nothing to resume"
-    again = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
-    return f"interrupted; go on with: isolatent {shlex.join(again)} --resume"
+    return f"interrupted; go on with: {command_line()} --resume"
 
 
 def _has_checkpoint(out: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
     from isolatent.pairs.files import Observations
     from isolatent.training import ContrastiveICA
 
-__all__ = ["check_model", "run_evaluate", "run_info", "run_transform"]
+__all__ = [
+    "as_fitted",
+    "check_model",
+    "load",
+    "read_data_and_truth",
+    "run_evaluate",
+    "run_info",
+    "run_transform",
+]
 
 OUT_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 LEVEL = 0.95
@@ -48,8 +57,8 @@ def run_transform(
     if out.exists() and data.exists() and out.samefile(data):
         raise ValueError(f"--out must not be the data themselves, got {out}")
     observed = read_observations(data, session, varying=False)
-    model = _load(directory)
-    x = _as_fitted(model, data, observed)
+    model = load(directory)
+    x = as_fitted(model, data, observed)
     _write_codes(out, _codes(model, x), (len(x), model.n_components))
     typer.echo(f"wrote {out}: {len(x)} rows, {model.n_components} components")
 
@@ -65,27 +74,14 @@ def run_evaluate(
     overwrite: bool,
 ) -> None:
     """Print how well the codes recover known factors, what the guarantee is about first."""
-    from isolatent.pairs.files import read_factors, read_observations
-
     check_model(directory)
     check_integer("--seed", seed, at_least=0)
     groups = None if blocks is None else _parse_blocks(blocks)
     if json_file is not None:
         check_writable("--json", json_file, overwrite)
-    if data is None and truth.suffix.lower() != ".npz":
-        raise ValueError(
-            f"--truth must be an .npz with arrays 'x' and 'z' if DATA is not given, got {truth}"
-        )
-    source = truth if data is None else data
-    z = read_factors(truth)
-    observed = read_observations(source, session, varying=False)
-    if len(z) != len(observed.x):
-        raise ValueError(
-            f"--truth: {truth.name} has {len(z)} rows of factors, but {source.name} has "
-            f"{len(observed.x)} rows of observations"
-        )
-    model = _load(directory)
-    h = np.concatenate([*_codes(model, _as_fitted(model, source, observed))])
+    source, observed, z = read_data_and_truth(data, truth, session)
+    model = load(directory)
+    h = np.concatenate([*_codes(model, as_fitted(model, source, observed))])
     guarantee = model.guarantee_
     promised = guarantee.metric if guarantee is not None and guarantee.equivalence else None
     scores = _scores(np.asarray(z), h, promised, groups, seed)
@@ -105,10 +101,31 @@ def run_evaluate(
         )
 
 
+def read_data_and_truth(
+    data: Path | None, truth: Path, session: str | None
+) -> tuple[Path, Observations, NDArray[Any]]:
+    """The file of the observations, what is in it, and their true factors."""
+    from isolatent.pairs.files import read_factors, read_observations
+
+    if data is None and truth.suffix.lower() != ".npz":
+        raise ValueError(
+            f"--truth must be an .npz with arrays 'x' and 'z' if DATA is not given, got {truth}"
+        )
+    source = truth if data is None else data
+    z = read_factors(truth)
+    observed = read_observations(source, session, varying=False)
+    if len(z) != len(observed.x):
+        raise ValueError(
+            f"--truth: {truth.name} has {len(z)} rows of factors, but {source.name} has "
+            f"{len(observed.x)} rows of observations"
+        )
+    return source, observed, z
+
+
 def run_info(directory: Path) -> None:
     """Print what a model is."""
     check_model(directory)
-    model = _load(directory)
+    model = load(directory)
     for name, value in _facts(model).items():
         typer.echo(f"{name:<12} {value}")
     described = json.loads((directory / "model.json").read_bytes())
@@ -146,13 +163,14 @@ def _parameters(model: ContrastiveICA) -> int:
     return sum(parameter.numel() for parameter in model.encoder_.parameters())
 
 
-def _load(directory: Path) -> ContrastiveICA:
+def load(directory: Path) -> ContrastiveICA:
+    """The model that fit wrote there."""
     from isolatent.training import ContrastiveICA
 
     return ContrastiveICA.load(directory)
 
 
-def _as_fitted(model: ContrastiveICA, data: Path, observed: Observations) -> NDArray[Any]:
+def as_fitted(model: ContrastiveICA, data: Path, observed: Observations) -> NDArray[Any]:
     """The observations with their columns in the order of the training data."""
     from isolatent.pairs.files import columns_by_name
 
@@ -173,7 +191,10 @@ def _codes(model: ContrastiveICA, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
     from isolatent.pairs.files import chunks_of_rows
 
     for rows in chunks_of_rows(x):
-        yield model.transform(np.array(x[rows]))  # a copy, since torch wants to write
+        with warnings.catch_warnings():  # the columns were found by their names already
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            codes = model.transform(np.array(x[rows]))  # a copy, since torch wants to write
+        yield codes
 
 
 def _write_codes(out: Path, codes: Iterator[NDArray[Any]], shape: tuple[int, int]) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_writable", "write_json"]
+__all__ = ["check_writable", "command_line", "write_json"]
 
 
 def check_writable(name: str, path: Path, overwrite: bool) -> None:
@@ -33,3 +35,9 @@ def write_json(path: Path, data: dict[str, Any]) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(text)
     partial.replace(path)
+
+
+def command_line() -> str:
+    """The command that is running, without what concerns files that are there already."""
+    words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
+    return f"isolatent {shlex.join(words)}"

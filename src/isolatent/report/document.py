@@ -1,0 +1,108 @@
+"""The page as one file of HTML: no network, no library, opens from the disk."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+from isolatent import __version__
+from isolatent.report.colours import style_of_colours
+from isolatent.report.markup import Markup, element
+from isolatent.report.page import Page
+from isolatent.report.sections import cell_section, facts_list
+from isolatent.report.table import results_table
+
+__all__ = ["is_report", "render_page", "write_report"]
+
+MARK = '<meta name="generator" content="isolatent '
+FOLDED_FROM = 5  # cells, so that a long page can be looked over
+
+
+def write_report(path: str | os.PathLike[str], page: Page, *, overwrite: bool = False) -> None:
+    """Write a page, all of it or nothing.
+
+    Args:
+        path: The file. Its directory must exist.
+        page: What it shows.
+        overwrite: Whether to replace a file that is there.
+    """
+    target = Path(path).resolve()  # a link stays a link
+    if target.exists() and not overwrite:
+        raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
+    partial = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        partial.write_text(render_page(page), encoding="utf-8", newline="\n")
+        partial.replace(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def is_report(path: str | os.PathLike[str]) -> bool:
+    """Whether a file was written by :func:`write_report`."""
+    try:
+        with Path(path).open("rb") as file:
+            return MARK.encode() in file.read(1024)
+    except OSError:
+        return False
+
+
+def render_page(page: Page) -> str:
+    """The page's HTML; the same page gives the same text.
+
+    Example:
+        >>> render_page(Page("A <page>")).count("A &lt;page&gt;")
+        2
+    """
+    anchors = {cell.name: f"cell{k + 1}" for k, cell in enumerate(page.cells)}
+    style = style_of_colours() + "\n" + _file("style.css")
+    script = _file("behaviour.js")
+    table = None
+    if page.table:
+        table = element(
+            "section",
+            element("h2", "Results", id="results-name"),
+            results_table(page.table, anchors),
+            element("p", id="sorted", role="status", class_="unseen"),
+            aria_labelledby="results-name",
+        )
+    folded = len(page.cells) >= FOLDED_FROM
+    cells = (cell_section(cell, f"cell{k + 1}", folded) for k, cell in enumerate(page.cells))
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        Markup(f'{MARK}{__version__}">'),
+        element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", page.title),
+        Markup(f"<style>{style}</style>"),
+    )
+    body = element(
+        "body",
+        element("a", "Skip to the content", href="#content", class_="skip"),
+        element(
+            "header",
+            element("h1", page.title),
+            *(element("p", paragraph) for paragraph in page.summary),
+            facts_list(page.facts),
+        ),
+        element("main", table, *cells, id="content", tabindex="-1"),
+        element("footer", element("p", f"Written by isolatent {__version__}.")),
+        Markup(f"<script>{script}</script>"),
+    )
+    return f'<!doctype html>\n<html lang="en">\n{head}\n{body}\n</html>\n'
+
+
+def _policy(script: str) -> str:
+    """Nothing may be loaded, and no script may run but ours."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
+
+
+@cache
+def _file(name: str) -> str:
+    return resources.files("isolatent.report").joinpath(name).read_text(encoding="utf-8")

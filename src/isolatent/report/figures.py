@@ -1,0 +1,257 @@
+"""Plots as SVG. Each has a title and a description, so that it can be read out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from isolatent.report.axes import Frame, is_drawable, number, span, tick, written
+from isolatent.report.markup import Markup, element
+
+__all__ = ["Line", "bars", "evenly", "histogram", "lines", "picture", "points", "thinned"]
+
+PANEL = (340.0, 220.0)
+SMALL = (190.0, 180.0)
+MOST_POINTS = 300  # in a panel of points; more would be one blot
+MOST_MOMENTS = 240  # on a line; a panel is not much wider in pixels
+BINS = 32
+
+
+@dataclass(frozen=True)
+class Line:
+    """A named line; ``style`` is ``"first"`` or ``"second"``."""
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+    style: str = "first"
+
+
+def picture(
+    key: str, size: tuple[float, float], title: str, description: str, *content: Markup | None
+) -> Markup:
+    """An SVG image with an accessible name; its ids begin with ``key``."""
+    width, height = (number(length) for length in size)
+    return element(
+        "svg",
+        element("title", title, id=f"{key}-title"),
+        element("desc", description, id=f"{key}-desc"),
+        *content,
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
+        aria_labelledby=f"{key}-title",
+        aria_describedby=f"{key}-desc",
+    )
+
+
+def thinned(
+    xs: Sequence[float], ys: Sequence[float], most: int = MOST_MOMENTS
+) -> tuple[list[float], list[float]]:
+    """At most ``most`` points: means over runs of neighbours. What is not finite is left out.
+
+    Example:
+        >>> thinned([1, 2, 3, 4], [1.0, 3.0, 5.0, 7.0], most=2)
+        ([1.5, 3.5], [2.0, 6.0])
+    """
+    finite = [(x, y) for x, y in zip(xs, ys, strict=True) if is_drawable(x) and is_drawable(y)]
+    if not finite:
+        return [], []
+    parts = np.array_split(np.asarray(finite, dtype=float), min(most, len(finite)))
+    means = np.stack([part.mean(axis=0) for part in parts])
+    return means[:, 0].tolist(), means[:, 1].tolist()
+
+
+def lines(
+    key: str,
+    title: str,
+    drawn: Sequence[Line],
+    labels: tuple[str, str],
+    *,
+    level: tuple[str, float] | None = None,
+) -> Markup:
+    """Lines against a common axis; ``level`` is a named value to compare them with."""
+    most = max(60, MOST_MOMENTS // max(1, len(drawn)))
+    thin = [(line, *thinned(line.xs, line.ys, most)) for line in drawn]
+    levels = [] if level is None else [level[1]]
+    x_range = span([x for _, xs, _ in thin for x in xs], room=0.0)
+    frame = Frame.around(
+        PANEL, x_range, span([*levels, *(y for _, _, ys in thin for y in ys)]), labels
+    )
+    paths = [
+        element("path", d=_polyline(frame, xs, ys), class_=f"line {line.style}")
+        for line, xs, ys in thin
+        if xs
+    ]
+    # A line of one measurement has no length: mark it.
+    dots = [
+        element("path", d=_dots(frame, xs, ys), class_=f"dots large {line.style}")
+        for line, xs, ys in thin
+        if len(xs) == 1
+    ]
+    named = {line.style: line.name for line, xs, _ in thin if xs}
+    ends = "; ".join(
+        f"{line.name} from {written(ys[0])} to {written(ys[-1])}" for line, _, ys in thin[:6] if ys
+    )
+    content = [frame.draw(), *paths, *dots]
+    if level is not None:
+        y = number(frame.y.at(level[1]))
+        content.append(
+            element("path", d=f"M{number(frame.x.start)} {y}H{number(frame.x.end)}", class_="level")
+        )
+        named["level"] = f"{level[0]} {written(level[1])}"
+        ends += f"; {named['level']}"
+    content.append(_heading(title))
+    if len(named) > 1:
+        content.append(_legend(named))
+    return picture(key, PANEL, title, f"{labels[1]} against {labels[0]}: {ends}.", *content)
+
+
+def points(
+    key: str,
+    title: str,
+    xs: Sequence[float],
+    ys: Sequence[float],
+    labels: tuple[str, str],
+    description: str,
+    *,
+    diagonal: bool = False,
+) -> Markup:
+    """One point for each pair of values, at most MOST_POINTS of them, evenly chosen."""
+    chosen = [(x, y) for x, y in zip(xs, ys, strict=True) if is_drawable(x) and is_drawable(y)]
+    chosen = [chosen[k] for k in evenly(len(chosen), MOST_POINTS)]
+    x_range, y_range = span(x for x, _ in chosen), span(y for _, y in chosen)
+    if diagonal:
+        x_range = y_range = min(x_range[0], y_range[0]), max(x_range[1], y_range[1])
+    size = PANEL if diagonal else SMALL
+    frame = Frame.around(size, x_range, y_range, labels, marks=(3, 3))
+    line = None
+    if diagonal:
+        low, high = x_range
+        line = element("path", d=_polyline(frame, [low, high], [low, high]), class_="level")
+    style = "dots first large" if len(chosen) <= 50 else "dots first"
+    dots = (
+        element("path", d=_dots(frame, *zip(*chosen, strict=True)), class_=style)
+        if chosen
+        else None
+    )
+    return picture(key, size, title, description, frame.draw(), line, dots, _heading(title))
+
+
+def histogram(key: str, title: str, values: Sequence[float], label: str) -> Markup:
+    """How values are distributed, as shares of all."""
+    finite = [value for value in values if is_drawable(value)]
+    low, high = span(finite, room=0.0)
+    counts, edges = np.histogram(finite, bins=BINS, range=(low, high))
+    shares = 100 * counts / max(1, len(finite))
+    frame = Frame.around(
+        SMALL,
+        (low, high),
+        (0.0, 1.08 * float(shares.max()) or 1.0),
+        (label, "share (%)"),
+        marks=(3, 3),
+    )
+    floor = frame.y.at(0)
+    path = "".join(
+        _bar(frame.x.at(left), frame.x.at(right), floor, frame.y.at(share))
+        for left, right, share in zip(edges[:-1], edges[1:], shares, strict=True)
+        if share > 0
+    )
+    described = "no values"
+    if finite:
+        described = (
+            f"{len(finite)} values from {written(min(finite))} to {written(max(finite))}, "
+            f"mean {written(float(np.mean(finite)))}, "
+            f"standard deviation {written(float(np.std(finite)))}"
+        )
+    return picture(
+        key,
+        SMALL,
+        title,
+        f"Histogram of {label}: {described}.",
+        frame.draw(),
+        element("path", d=path, class_="bars") if path else None,
+        _heading(title),
+    )
+
+
+def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Markup:
+    """One bar for each value."""
+    low, high = span([0.0, *values])
+    y_range = (low if min(values) < 0 else 0.0, high)
+    frame = Frame.around(PANEL, (0.0, float(len(values))), y_range, labels)
+    frame = Frame(frame.x, frame.y, *labels, [], frame.y_ticks)
+    floor = frame.y.at(0)
+    path = "".join(
+        _bar(frame.x.at(k), frame.x.at(k + 1), floor, frame.y.at(value))
+        for k, value in enumerate(values)
+    )
+    every = max(1, math.ceil(len(values) / 12))
+    names = [
+        tick(str(k + 1), frame.x.at(k + 0.5), frame.y.start + 15)
+        for k in range(0, len(values), every)
+    ]
+    described = ", ".join(written(value) for value in values[:40])
+    return picture(
+        key,
+        PANEL,
+        title,
+        f"{labels[1]} of {labels[0]}s 1 to {len(values)}: {described}.",
+        frame.draw(),
+        *names,
+        element("path", d=path, class_="bars"),
+        _heading(title),
+    )
+
+
+def evenly(count: int, most: int) -> list[int]:
+    """At most ``most`` indices below ``count``, evenly spaced.
+
+    Example:
+        >>> evenly(3, 5), evenly(9, 3)
+        ([0, 1, 2], [0, 3, 6])
+    """
+    return [k * count // most for k in range(most)] if count > most else list(range(count))
+
+
+def _bar(left: float, right: float, floor: float, height: float) -> str:
+    gap = min(2.0, (right - left) / 8)
+    sides = (number(value) for value in (left + gap, right - gap, floor, height))
+    first, last, low, high = sides
+    return f"M{first} {low}V{high}H{last}V{low}Z"
+
+
+def _polyline(frame: Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
+    spots = (
+        f"{number(frame.x.at(x))} {number(frame.y.at(y))}" for x, y in zip(xs, ys, strict=True)
+    )
+    return "M" + "L".join(spots)
+
+
+def _dots(frame: Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
+    # Lines of no length with round caps: one path for all points keeps the page small.
+    return "".join(
+        f"M{number(frame.x.at(x))} {number(frame.y.at(y))}h0" for x, y in zip(xs, ys, strict=True)
+    )
+
+
+def _heading(title: str) -> Markup:
+    return element("text", title, x="4", y="14", class_="heading", aria_hidden="true")
+
+
+def _legend(named: dict[str, str]) -> Markup:
+    """Names of the lines, from the right of the title line."""
+    parts, right = [], PANEL[0] - 10
+    for style, name in reversed(named.items()):
+        parts.append(element("text", name, x=number(right), y="14", class_="tick end"))
+        right -= 6.2 * len(name) + 6
+        swatch = f"M{number(right - 16)} 10H{number(right)}"
+        parts.append(
+            element("path", d=swatch, class_="level" if style == "level" else f"line {style}")
+        )
+        right -= 28
+    return element("g", *parts, aria_hidden="true")

@@ -1,0 +1,116 @@
+"""Pages from the command line, and that nothing a person had is lost to them."""
+
+import json
+import os
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from isolatent.cli import main
+from isolatent.cli.report import DEMO_PAGE, demo_page_path
+from isolatent.report import is_report
+from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, World
+
+QUICK = ("--components", "3", "--steps", "20", "--batch", "64", "--quiet")
+
+
+@pytest.fixture
+def isolatent(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isolatent", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=stopped.value.code or 0, out=out, err=err)
+
+    return run
+
+
+@pytest.fixture
+def data(tmp_path):
+    world = World(Sphere(3), Uniform(), VonMisesFisher(20.0), InvertibleMLP(layers=2), seed=0)
+    z, z_pos = world.sample_latents(300)
+    x, x_pos = (world.observe(part).double().numpy() for part in (z, z_pos))
+    np.savez(tmp_path / "pairs.npz", x=x, x_pos=x_pos, z=z.numpy())
+    np.save(tmp_path / "x.npy", x)
+    return "pairs.npz"
+
+
+def test_a_fit_leaves_a_report_and_report_makes_others(isolatent, data, tmp_path):
+    done = isolatent("fit", data, *QUICK)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    assert done.out.endswith("report: model/report.html\n")
+    page = (tmp_path / "model" / "report.html").read_text()
+    assert "isolatent fit pairs.npz --components 3 --steps 20" in page
+    assert "Distribution of each code over 300 observations." in page
+    for arguments, expected in (
+        ((), "What may be claimed"),
+        (("--data", "x.npy"), "Distribution of each code"),
+        (("--data", "x.npy", "--truth", data), "Each true factor against the recovered one"),
+        (("--truth", data), "observations as they are"),
+    ):
+        done = isolatent("report", "model", "--out", "page.html", "--overwrite", *arguments)
+        assert (done.code, done.out, done.err) == (0, "wrote page.html\n", "")
+        assert expected in (tmp_path / "page.html").read_text()
+
+
+def test_runs_of_an_experiment(isolatent, tmp_path):
+    (tmp_path / "runs").mkdir()
+    run = {"experiment": "e", "cell": "c", "score": "mcc", "published": {"value": 0.99}}
+    run["scores"] = {"unsupervised": {"mcc": 0.5}}
+    (tmp_path / "runs" / "0.json").write_text(json.dumps(run))
+    assert isolatent("report", "runs").out == "wrote runs/report.html\n"
+    assert "not reached: 0.4900 below the paper" in (tmp_path / "runs/report.html").read_text()
+
+
+def test_mistakes_are_one_line_and_nothing_is_lost(isolatent, data, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "mine.html").write_text("precious")
+    for arguments, message in (
+        (("nowhere",), "DIRECTORY: nowhere is not a directory"),
+        (("empty",), "DIRECTORY: empty holds neither a model (model.json) nor runs"),
+        (("empty", "--data", data), "--data and --truth are for a model"),
+        (("empty", "--out", "mine.html"), "mine.html exists; pass --overwrite"),
+        (("empty", "--out", "no/page.html"), "the directory no does not exist"),
+    ):
+        done = isolatent("report", *arguments)
+        assert done.code == 2
+        assert done.err.startswith("isolatent: ")
+        assert message in done.err
+        assert done.err.count("\n") == 1
+    assert (tmp_path / "mine.html").read_text() == "precious"
+    assert not any((tmp_path / "empty").iterdir())
+
+
+def test_a_fit_replaces_its_own_report_and_no_other(isolatent, data, tmp_path):
+    assert isolatent("fit", data, *QUICK).code == 0
+    page = tmp_path / "model" / "report.html"
+    before = page.read_text()
+    assert isolatent("report", "model").code == 2
+    assert isolatent("fit", data, *QUICK, "--seed", "1", "--overwrite").code == 0
+    assert page.read_text() != before
+    page.write_text("precious")
+    done = isolatent("fit", data, *QUICK, "--overwrite")
+    assert done.code == 2
+    assert "report.html was not written by isolatent; move it first" in done.err
+    assert page.read_text() == "precious"
+
+
+def test_the_demo_writes_its_page_unless_something_is_in_the_way(isolatent, tmp_path):
+    demo = ("demo", "--steps", "2", "--quiet")
+    page = tmp_path / "isolatent-demo.html"
+    assert "report: isolatent-demo.html" in isolatent(*demo).out
+    assert is_report(page)
+    assert demo_page_path() == DEMO_PAGE  # an earlier one is replaced
+    page.write_text("precious")
+    done = isolatent(*demo)
+    assert done.code == 0
+    assert "no page is written; --report: isolatent-demo.html exists\n" in done.err
+    assert isolatent(*demo, "--report", page).code == 2
+    assert page.read_text() == "precious"
+    assert os.listdir(tmp_path) == ["isolatent-demo.html"]

@@ -1,0 +1,194 @@
+"""The page in a real browser, opened from the disk: it draws, sorts, fits, and does not complain.
+
+A copy of the page carries a script that uses and measures it and tells a surrounding page, of which
+the browser prints the final state. The frame also gives widths that a window cannot have.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from html import unescape
+
+import pytest
+
+import isolatent as iso
+from isolatent.report import page_of_fit, page_of_runs, render_page, write_report
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+BROWSER = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason=f"no browser: none of {', '.join(NAMES)}, and CHROMIUM is not set"
+)
+
+PROBE = """
+addEventListener("load", () => {
+  const told = { width: innerWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches };
+  document.querySelectorAll("details").forEach((d) => { d.open = true; });
+  told.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  told.plots = [...document.querySelectorAll("svg")].map((svg) => {
+    const box = svg.getBoundingClientRect();
+    const marks = [...svg.querySelectorAll(".line, .dots, .bars, rect")].map((m) => m.getBBox());
+    const texts = [...svg.querySelectorAll("text")].map((t) => t.getBoundingClientRect());
+    return {
+      name: svg.querySelector("title").textContent,
+      size: [box.width, box.height],
+      marked: Math.max(0, ...marks.map((m) => m.width)),
+      within: texts.every((t) => t.left > box.left - 2 && t.right < box.right + 2
+                                 && t.top > box.top - 2 && t.bottom < box.bottom + 2),
+    };
+  });
+  const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+  const channel = (c) => linear(c / 255);
+  const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const back = (e) => {
+    for (; e; e = e.parentElement) {
+      const c = parse(getComputedStyle(e).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+  };
+  told.faint = [...document.body.querySelectorAll("*")].filter((e) => {
+    const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || e.closest("svg, script, .unseen") || !e.getClientRects().length) return false;
+    const pair = [luminance(parse(getComputedStyle(e).color)), luminance(back(e))];
+    return (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05) < 4.5;
+  }).map((e) => e.outerHTML);
+  const table = document.querySelector("table.results");
+  if (table) {
+    const heads = [...table.tHead.rows[0].cells];
+    const read = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].textContent);
+    told.sorts = {};
+    heads.forEach((head, k) => {
+      const button = head.querySelector("button");
+      const seen = [];
+      for (let time = 0; time < 2; time += 1) {
+        button.click();
+        seen.push([head.getAttribute("aria-sort"), read(k)]);
+      }
+      told.sorts[button.textContent] = seen;
+    });
+    told.marked_heads = heads.filter((head) => head.hasAttribute("aria-sort")).length;
+    told.status = document.getElementById("sorted").textContent;
+  }
+  parent.postMessage(JSON.stringify(told), "*");
+});
+"""
+HARNESS = """<!doctype html><title>test</title>
+<iframe src="page.html" style="border: 0; width: {}px; height: 900px"></iframe>
+<pre id="told"></pre>
+<script>
+addEventListener("message", (event) => {{
+  document.getElementById("told").textContent = event.data;
+}});
+</script>"""
+
+
+def browse(folder, name, dark=False):
+    """The document's final state, and the console's messages."""
+    done = subprocess.run(
+        [
+            *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+            *("--no-first-run", f"--user-data-dir={folder / 'profile'}", "--window-size=1300,1000"),
+            *("--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom"),
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}",
+            (folder / name).as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=120,
+        check=True,
+    )
+    return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
+
+
+def probe(folder, page, width, dark):
+    """What the probe tells of a page in a frame of that width."""
+    digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
+    html = render_page(page)
+    html = html.replace("script-src ", f"script-src &#x27;sha256-{digest}&#x27; ", 1)
+    html = html.replace("</body>", f"<script>{PROBE}</script></body>")
+    (folder / "page.html").write_text(html, encoding="utf-8")
+    (folder / "frame.html").write_text(HARNESS.format(width))
+    document, console = browse(folder, "frame.html", dark)
+    assert console == []
+    told = re.search(r'<pre id="told">(.+?)</pre>', document, re.DOTALL)
+    assert told, document[-2000:]
+    return json.loads(unescape(told[1]))
+
+
+@pytest.fixture(scope="module")
+def pages(runs):
+    """Of an experiment, of a fit with and without the truth."""
+    world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
+    recipe = iso.Recipe(steps=60, batch=128)
+    model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(world)
+    z, _ = world.sample_latents(300)
+    x = world.observe(z).numpy()
+    return {
+        "runs": page_of_runs(runs),
+        "fit": page_of_fit(model, x, command="isolatent fit x.npy " + "--option value " * 30),
+        "demo": page_of_fit(model, x, z.numpy(), truth=[9.0]),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "dark"),
+    [("runs", 1200, False), ("runs", 390, True), ("fit", 390, False), ("demo", 1200, True)],
+)
+def test_the_page_is_drawn_and_fits(pages, tmp_path, name, width, dark):
+    told = probe(tmp_path, pages[name], width, dark)
+    assert (told["width"], told["dark"]) == (width, dark)
+    assert told["overflow"] <= 0
+    assert len(told["plots"]) == {"runs": 43, "fit": 6, "demo": 7}[name]
+    for plot in told["plots"]:
+        assert min(plot["size"]) > 80, plot
+        assert plot["marked"] > 20, plot
+        assert plot["within"], plot
+    assert told["faint"] == []
+
+
+def test_the_table_sorts_by_every_column(pages, tmp_path):
+    told = probe(tmp_path, pages["runs"], 1200, False)
+    rows = len(pages["runs"].table)
+    assert told["marked_heads"] == 1
+    assert told["status"] == f"Sorted by {list(told['sorts'])[-1]}, descending."
+    for name, ((up, rising), (down, falling)) in told["sorts"].items():
+        assert (up, down) == ("ascending", "descending"), name
+        assert len(rising) == rows
+        assert sorted(rising) == sorted(falling)
+    number = lambda text: float(text.split(" ")[0].replace("−", "-"))  # noqa: E731
+    for name in ("Ours", "Paper", "Difference", "Seeds"):
+        for (_, shown), sign in zip(told["sorts"][name], (1, -1), strict=True):
+            known = [number(text) for text in shown if text != "–"]
+            assert known == sorted(known, key=lambda v, sign=sign: sign * v)
+            assert all(text == "–" for text in shown[len(known) :])  # what is missing comes last
+    assert told["sorts"]["Verdict"][0][1][0].startswith("✗")
+
+
+def test_the_page_as_it_is_written_says_nothing_on_the_console(pages, tmp_path):
+    write_report(tmp_path / "report.html", pages["runs"])
+    document, console = browse(tmp_path, "report.html")
+    assert console == []
+    buttons = re.findall(r'<button[^>]*class="copy"[^>]*>', document)
+    assert buttons
+    assert not any("hidden" in button for button in buttons)  # its own script ran
+
+
+def test_a_complaint_would_be_seen(tmp_path):
+    (tmp_path / "bad.html").write_text("<!doctype html><script>nothing.at.all()</script>")
+    assert len(browse(tmp_path, "bad.html")[1]) == 1
+
+
+def test_text_is_never_run(tmp_path, run_of):
+    evil = "<img src=x onerror=alert(1)></script><script>document.title='owned'</script>"
+    run = run_of("x", spec={evil: evil}, command=evil, experiment=evil)
+    write_report(tmp_path / "report.html", page_of_runs([run | {"cell": evil}]))
+    document, console = browse(tmp_path, "report.html")
+    assert console == []
+    assert "<img" not in document
+    assert not re.search("<title>owned", document)
