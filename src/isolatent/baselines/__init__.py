@@ -1,4 +1,4 @@
-"""What one would use instead: the observations as they are, or an encoder that is told the truth."""
+"""What one would use instead: here, an encoder that is told the truth."""
 
 from isolatent.baselines.supervised import SupervisedEncoder
 

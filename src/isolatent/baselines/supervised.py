@@ -24,8 +24,6 @@ from isolatent.worlds import World
 
 __all__ = ["SupervisedEncoder"]
 
-STEPS = 5000  # regression needs a fraction of what contrast does
-RATE = 5e-3
 HELD_OUT = 4096
 MEASURE_EVERY = 50
 MEMORY = 0.98  # of the average of the weights
@@ -44,7 +42,9 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         n_components: Number of factors n.
         space: Where the codes live, as in :class:`isolatent.ContrastiveICA`.
         encoder: Its ``encoder``, by name.
-        recipe: Steps, batch, rates and tolerance; its saturation and scales play no part.
+        steps: Steps at most; training stops before if the error no longer falls.
+        batch: Points per step.
+        learning_rate: Peak learning rate.
         random_state: An integer.
 
     Attributes:
@@ -54,7 +54,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
     Example:
         >>> from isolatent.worlds import Box, Linear, Normal, Uniform
         >>> world = World(Box(2), Uniform(), Normal(0.1), Linear(), seed=0)
-        >>> model = SupervisedEncoder(2, space="box", recipe=Recipe(steps=30, batch=64))
+        >>> model = SupervisedEncoder(2, space="box", steps=30, batch=64)
         >>> model.fit(world).transform(world.sample_pairs(5)[0]).shape
         (5, 2)
     """
@@ -65,19 +65,23 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         *,
         space: str = "euclidean",
         encoder: str = "mlp",
-        recipe: Recipe | None = None,
+        steps: int = 5000,
+        batch: int = 1024,
+        learning_rate: float = 5e-3,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
         self.space = space
         self.encoder = encoder
-        self.recipe = recipe
+        self.steps = steps
+        self.batch = batch
+        self.learning_rate = learning_rate
         self.random_state = random_state
 
     def fit(self, X: ArrayLike | Tensor | World, Z: ArrayLike | Tensor | None = None) -> Self:
         """Train on fresh points of a world, or on observations X with their factors Z."""
         seed = check_integer("random_state", self.random_state, at_least=0)
-        recipe = self.recipe or Recipe(steps=STEPS, learning_rate=RATE)
+        recipe = Recipe(steps=self.steps, batch=self.batch, learning_rate=self.learning_rate)
         generator = Generator().manual_seed(seed)
         draw = self._points(X, Z)
         x, z = draw(WHITENING, generator)
@@ -103,9 +107,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
             averaged.update_parameters(encoder)
             if number % MEASURE_EVERY == 0 or number == pace.total:
                 with torch.no_grad():
-                    missed = float(
-                        nn.functional.mse_loss(averaged.module(held_x), rescale(held_z))
-                    )
+                    missed = float(nn.functional.mse_loss(averaged.module(held_x), rescale(held_z)))
                 pace.measured(number, missed)
                 if missed < self.error_:
                     best, self.error_ = deepcopy(averaged.module), missed

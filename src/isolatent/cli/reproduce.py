@@ -58,9 +58,7 @@ def run_reproduce(
             experiment, store, chosen, backend=backend, jobs=jobs, budget=budget, tell=display
         )
     counts = {"done": summary.done, "finished before": summary.skipped} | {
-        name: count
-        for name in ("diverged", "failed", "left")
-        if (count := getattr(summary, name))
+        name: count for name in ("diverged", "failed", "left") if (count := getattr(summary, name))
     }
     typer.echo(", ".join(f"{count} {name}" for name, count in counts.items()) + f"; in {out}")
     if summary.left:

@@ -1,4 +1,4 @@
-"""The papers' tables as data: specs, a runner that resumes, and results beside what was published."""
+"""The papers' tables as data: specs, a runner that resumes, results beside the published."""
 
 from isolatent.experiments.catalogue import find_experiment, list_experiments, read_experiment
 from isolatent.experiments.display import ReproductionDisplay

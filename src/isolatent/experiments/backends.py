@@ -100,9 +100,7 @@ def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
     try:
         import ray
     except ImportError as error:
-        raise ValueError(
-            "backend 'ray' needs Ray: pip install 'isolatent[cluster]'"
-        ) from error
+        raise ValueError("backend 'ray' needs Ray: pip install 'isolatent[cluster]'") from error
 
     if not ray.is_initialized():
         try:
@@ -117,13 +115,13 @@ def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
     remote = ray.remote(num_cpus=1, max_retries=2)(_pair)
     room = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
     waiting = iter(runs)
-    pending = {remote.remote(run, 1): run for run in itertools.islice(waiting, room)}
+    pending = [remote.remote(run, 1) for run in itertools.islice(waiting, room)]
     try:
         while pending:
-            done, _ = ray.wait([*pending], num_returns=1)
-            run = pending.pop(done[0])
+            done, _ = ray.wait(pending, num_returns=1)
+            pending.remove(done[0])
             yield ray.get(done[0])
-            pending |= {remote.remote(run, 1): run for run in itertools.islice(waiting, 1)}
+            pending += [remote.remote(run, 1) for run in itertools.islice(waiting, 1)]
     finally:
         for reference in pending:
             ray.cancel(reference, force=True)

@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from isolatent.experiments.spec import Experiment
+from isolatent.experiments.spec import Cell, Experiment, ModelSpec, Published, WorldSpec
 
 __all__ = ["find_experiment", "list_experiments", "read_experiment"]
 
@@ -177,8 +177,10 @@ def _explained(shown: str, error: ValidationError, cells: list[dict[str, Any]]) 
 
 def _allowed(where: list[Any]) -> list[str]:
     """The keys of the table in which an unknown one stands."""
-    from isolatent.experiments.spec import Cell, ModelSpec, Published, WorldSpec
-
-    tables = {"world": WorldSpec, "model": ModelSpec, "published": Published}
-    kind = tables.get(str(where[0]), Cell) if len(where) > 1 else Cell
+    tables: dict[str, type[BaseModel]] = {
+        "world": WorldSpec,
+        "model": ModelSpec,
+        "published": Published,
+    }
+    kind: type[BaseModel] = tables.get(str(where[0]), Cell) if len(where) > 1 else Cell
     return list(kind.model_fields)

@@ -131,7 +131,9 @@ class ReproductionDisplay:
         took = "" if seconds is None else f", {seconds:.0f} s"
         count = f"[{self.finished}/{self.total}]"
         # The brackets are no markup.
-        return f"\\{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
+        return (
+            f"\\{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
+        )
 
 
 def _paper(cell: Cell) -> str:

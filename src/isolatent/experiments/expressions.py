@@ -1,4 +1,4 @@
-"""Declarations as people write them: ``"VonMisesFisher(kappa=10)"``, read without running Python."""
+"""Declarations as people write them, ``"Normal(std=0.1)"``, read without running Python."""
 
 from __future__ import annotations
 

@@ -119,8 +119,8 @@ def scales(cell: Cell, loss: nn.Module, code_of: list[int]) -> dict[str, Any]:
             truth = way["weights"]
         return {"name": "kappa", "learned": float(similarity.scale.detach()), "true": truth}
     if isinstance(similarity, Lp) and similarity.weights.ndim == 0:
-        learned = float(similarity.weights.detach())
-        return {"name": "rate", "learned": learned, "true": _true_rate(way, similarity.p)}
+        rate = float(similarity.weights.detach())
+        return {"name": "rate", "learned": rate, "true": _true_rate(way, similarity.p)}
     return {}
 
 

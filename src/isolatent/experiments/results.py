@@ -58,7 +58,9 @@ def tabulate(store: Store) -> list[Row]:
         records = store.records(experiment["name"])
         for cell in experiment["cells"]:
             own = [record for record in records if record["cell"] == cell["name"]]
-            rows += [_row(experiment["name"], cell, approach, own) for approach in cell["approaches"]]
+            rows += [
+                _row(experiment["name"], cell, approach, own) for approach in cell["approaches"]
+            ]
     return rows
 
 
@@ -132,7 +134,9 @@ def as_markdown(rows: Sequence[Row]) -> str:
     lines: list[str] = []
     for experiment in dict.fromkeys(row.experiment for row in rows):
         lines += [f"## {experiment}", ""] if not lines else ["", f"## {experiment}", ""]
-        lines.append("| cell | approach | score | ours [%] | seeds | paper [%] | difference | verdict |")
+        lines.append(
+            "| cell | approach | score | ours [%] | seeds | paper [%] | difference | verdict |"
+        )
         lines.append("|---|---|---|---|---|---|---|---|")
         for row in rows:
             if row.experiment == experiment:

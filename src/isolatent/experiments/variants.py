@@ -55,7 +55,8 @@ class EnsembleByRow(nn.Module):
     @property
     def weights(self) -> Tensor:
         """The learned weights (ways, n)."""
-        return torch.stack([loss.weights for loss in self.ensemble.losses])
+        losses = [loss for loss in self.ensemble.losses if isinstance(loss, AnInfoNCE)]
+        return torch.stack([loss.weights for loss in losses])
 
     def forward(self, h: Tensor, h_pos: Tensor) -> Tensor:
         """The summed loss of codes (B, n)."""

@@ -352,8 +352,10 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _identity(self, seed: int, recipe: Recipe) -> dict[str, Any]:
         """What must be the same for a run to be the same."""
-        names = ("n_components", "space", "marginal", "conditional", "p", "loss", "potentials")
-        names += ("encoder", "lag")
+        names = (
+            *("n_components", "space", "marginal", "conditional", "p"),
+            *("loss", "potentials", "encoder", "lag"),
+        )
         values = {name: getattr(self, name) for name in names}
         plain = {k: repr(v) if isinstance(v, nn.Module) else v for k, v in values.items()}
         plain["lag"] = list(self.lag) if isinstance(self.lag, Sequence) else self.lag
