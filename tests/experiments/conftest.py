@@ -12,8 +12,8 @@ TINY = {
     "model": {"space": "sphere", "conditional": "vmf"},
     "recipe": {"steps": 4, "batch": 16},
 }
-# No sampler can draw from it, which shows only when one tries.
-IMPOSSIBLE = {**TINY["world"], "conditional": "AnisotropicNormal([1e-6, 1e9])"}
+# An encoder for images, which shows only when it is given something else.
+UNFIT = {**TINY["model"], "encoder": "conv"}
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def failing(tiny):
     """Three cells of which the second fails."""
     cells = [
         {"name": "first", **tiny},
-        {"name": "broken", **tiny, "world": IMPOSSIBLE},
+        {"name": "broken", **tiny, "model": UNFIT},
         {"name": "last", **tiny},
     ]
     return Experiment.model_validate({"name": "own", "title": "one fails", "cells": cells})
