@@ -63,7 +63,8 @@ def read_experiment(path: Path, name: str | None = None) -> Experiment:
         raise ValueError(f"{shown}: {unknown[0]!r} is no key here; allowed are {', '.join(TOP)}")
     cells = [*_expanded(data, shown)]
     try:
-        included = [*_included(data.get("include", []), shown)]
+        defaults = data.get("defaults", {})
+        included = [_over(defaults, c) for c in _included(data.get("include", []), shown)]
         return Experiment.model_validate(
             {
                 "name": name or path.stem,
