@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import joblib
+import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from isolatent.checks import check_integer, check_one_of
@@ -43,7 +44,8 @@ def _pair(run: Run, threads: int) -> Finished:
 def _local(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
     cores = joblib.cpu_count()
     jobs = jobs or cores
-    threads = max(1, cores // jobs)
+    # Not more than this process may have, by OMP_NUM_THREADS or torch.set_num_threads.
+    threads = min(max(1, cores // jobs), torch.get_num_threads())
     waiting = iter(runs)
     if jobs == 1:
         for run in waiting:

@@ -24,12 +24,14 @@ GRID = ("name", "axes", "cell", "published")
 def list_experiments() -> list[str]:
     """Names of the experiments that are shipped, such as ``"zimmermann2021/table1"``."""
     root = resources.files("isolatent.experiments") / "specs"
-    names = []
-    for entry in root.iterdir():
-        if entry.is_dir():
-            names += [f"{entry.name}/{file.name[:-5]}" for file in entry.iterdir()]
-        else:
-            names.append(entry.name[:-5])
+    files = [
+        (f"{folder.name}/", file)
+        for folder in root.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+    ]
+    files += [("", file) for file in root.iterdir()]
+    names = [f"{paper}{file.name[:-5]}" for paper, file in files if file.name.endswith(".toml")]
     return sorted(names, key=lambda name: ("/" not in name, name))
 
 
