@@ -11,7 +11,7 @@ import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from isolatent.checks import check_integer, check_one_of
-from isolatent.experiments.execution import execute
+from isolatent.experiments.execution import blank_record, execute
 from isolatent.experiments.spec import Run
 
 __all__ = ["BACKENDS", "map_runs"]
@@ -84,18 +84,7 @@ def _alone(run: Run, threads: int, error: Exception) -> dict[str, Any]:
         return record
     except TerminatedWorkerError:
         told = f"its process died: {str(error).splitlines()[0]}"
-        return {
-            "experiment": run.experiment,
-            "cell": run.cell.name,
-            "seed": run.seed,
-            "hash": run.hash,
-            "status": "failed",
-            "error": told,
-            "spec": run.cell.model_dump(mode="json", exclude_none=True),
-            "scores": {},
-            "seconds": {},
-            "started": "",
-        }
+        return blank_record(run, threads) | {"status": "failed", "error": told}
 
 
 def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:

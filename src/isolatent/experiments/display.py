@@ -143,5 +143,5 @@ def _paper(cell: Cell) -> str:
 
 def _score(cell: Cell, record: dict[str, Any]) -> float | None:
     """The score that counts: the model's, or that of the last approach if it was not asked for."""
-    scores = record["scores"].get(cell.approaches[-1])
-    return None if scores is None else 100 * float(scores[cell.metric])
+    score = record["scores"].get(cell.approaches[-1], {}).get(cell.metric)
+    return None if score is None else 100 * float(score)

@@ -35,7 +35,7 @@ from isolatent.training import ContrastiveICA, Recipe, Step
 from isolatent.worlds import World
 from isolatent.worlds.declaration import from_dict
 
-__all__ = ["execute"]
+__all__ = ["blank_record", "execute"]
 
 FORMAT = 1  # of the records
 TEST_POINTS = 8192
@@ -52,22 +52,8 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
     ``status`` is ``"done"``; ``"diverged"`` where the loss became infinite or NaN, which is a
     result, too; or ``"failed"``.
     """
-    started, clock = datetime.now(UTC), time.perf_counter()
-    record: dict[str, Any] = {
-        "format": FORMAT,
-        "experiment": run.experiment,
-        "cell": run.cell.name,
-        "seed": run.seed,
-        "hash": run.hash,
-        "status": "done",
-        "error": None,
-        "spec": plain(run.cell),
-        "scores": {},
-        "command": _command(run),
-        "versions": _versions(),
-        "threads": threads,
-        "started": started.isoformat(timespec="seconds"),
-    }
+    clock = time.perf_counter()
+    record = blank_record(run, threads)
     try:
         with _threads(threads), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", IsolatentWarning)
@@ -79,9 +65,28 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
     except Exception as error:
         record |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
         record["traceback"] = traceback.format_exc(limit=-5)
-    record.setdefault("seconds", {})
     record["seconds"]["total"] = round(time.perf_counter() - clock, 2)
     return record
+
+
+def blank_record(run: Run, threads: int) -> dict[str, Any]:
+    """What is known of a run before it begins."""
+    return {
+        "format": FORMAT,
+        "experiment": run.experiment,
+        "cell": run.cell.name,
+        "seed": run.seed,
+        "hash": run.hash,
+        "status": "done",
+        "error": None,
+        "spec": plain(run.cell),
+        "scores": {},
+        "seconds": {},
+        "command": _command(run),
+        "versions": _versions(),
+        "threads": threads,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
 
 
 def _measured(cell: Cell, seed: int) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def _row(
     experiment: str, cell: Mapping[str, Any], approach: str, records: Sequence[Mapping[str, Any]]
 ) -> Row:
     metric = cell["metric"]
-    done = [r for r in records if approach in r["scores"]]
-    values = [100 * float(record["scores"][approach][metric]) for record in done]
+    scores = [record["scores"].get(approach, {}).get(metric) for record in records]
+    values = [100 * float(score) for score in scores if score is not None]
     paper = cell["published"].get(approach, {})
     mean = statistics.fmean(values) if values else None
     published = paper.get("value")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -37,12 +38,14 @@ class Store:
         _write(self.directory / run.file, record, indent=None)
 
     def write_experiment(self, experiment: Experiment) -> None:
-        """Keep what was asked for; cells that were asked for earlier stay, the new come first."""
+        """Keep what was asked for, beside cells that were asked for earlier."""
         path = self.directory / "experiments" / f"{experiment.name.replace('/', '-')}.json"
         now = plain(experiment)
-        names = {cell["name"] for cell in now["cells"]}
-        before = (_read(path) or {}).get("cells", [])
-        now["cells"] += [cell for cell in before if cell["name"] not in names]
+        new = {cell["name"]: cell for cell in now["cells"]}
+        old = {cell["name"]: cell for cell in (_read(path) or {}).get("cells", [])}
+        # The longer list has the order of the file.
+        cells = {**old, **new} if len(old) > len(new) else {**new, **(old | new)}
+        now["cells"] = [*cells.values()]
         _write(path, now, indent=1)
 
     def experiments(self) -> list[dict[str, Any]]:
@@ -73,8 +76,17 @@ def _read(path: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
+def _finite(data: Any) -> Any:
+    """JSON has neither NaN nor infinity: null stands for them."""
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def _write(path: Path, data: dict[str, Any], indent: int | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(data, indent=indent, allow_nan=True) + "\n")
+    partial.write_text(json.dumps(_finite(data), indent=indent, allow_nan=False) + "\n")
     partial.replace(path)
