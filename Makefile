@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-slow lint format bench setup clean
+.PHONY: demo test test-slow lint format bench reproduce-quick setup clean
 
 demo: setup
 	$(BIN)/isolatent demo
@@ -29,6 +29,12 @@ bench: setup
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/losses.py --quick
+
+# One row of each paper, one seed. Started runs finish, so the budget leaves room for them; a second call
+# goes on with what is left.
+reproduce-quick: setup
+	$(BIN)/isolatent reproduce quick --seeds 1 --budget 9 --out results/quick
+	$(BIN)/isolatent results results/quick
 
 setup: $(READY)
 

@@ -128,6 +128,8 @@ X = np.random.default_rng(0).normal(size=(30, 3))
         ({"encoder": nn.Identity()}, (X, X), "encoder must have parameters to train"),
         ({"space": "cube"}, (X, X), "space must be one of"),
         ({"loss": "nll"}, (X, X), "loss must be one of"),
+        ({"potentials": "some"}, (X, X), "potentials must be one of"),
+        ({"potentials": "none", "loss": iso.NCE(iso.Dot())}, (X, X), "potentials must be None"),
         ({"encoder": "transformer"}, (X, X), "encoder must be one of"),
         ({"encoder": nn.Linear(3, 2).double()}, (X, X), "encoder must map 2 observations"),
         ({"recipe": 100}, (X, X), "recipe must be a Recipe"),
@@ -137,6 +139,22 @@ def test_wrong_arguments(arguments, fit, message):
     model = iso.ContrastiveICA(**({"n_components": 3, "recipe": SHORT} | arguments))
     with pytest.raises((ValueError, TypeError), match=message):
         model.fit(*fit)
+
+
+@pytest.mark.parametrize(
+    ("potentials", "kinds"),
+    [
+        ("none", (type(None), type(None))),
+        ("constant", (type(None), iso.ConstantPotential)),
+        ("learned", (iso.NetworkPotential, iso.NetworkPotential)),
+    ],
+)
+def test_potentials_are_those_asked_for_also_after_loading(tmp_path, potentials, kinds):
+    recipe = iso.Recipe(steps=2, batch=8)
+    model = iso.ContrastiveICA(3, loss="nce", potentials=potentials, recipe=recipe).fit(X, X)
+    model.save(tmp_path)
+    for loss in (model.loss_, iso.ContrastiveICA.load(tmp_path).loss_):
+        assert (type(loss.potential), type(loss.potential_pos)) == kinds
 
 
 def test_transform_checks_its_input():

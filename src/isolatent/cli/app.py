@@ -253,6 +253,70 @@ def report(
         run_report(directory, out, data, truth, session, overwrite)
 
 
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="An experiment of --list, or a .toml file of your own."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds for each cell.")] = 5,
+    first_seed: Annotated[int, typer.Option(help="The first of them.")] = 0,
+    cells: Annotated[
+        str | None, typer.Option(help="Only cells whose names match, such as 'box_*'.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Runs at a time.  [default: one for each core]")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Where to run: local, or ray for an existing cluster.")
+    ] = "local",
+    budget: Annotated[
+        float | None, typer.Option(help="Minutes after which no further run is started.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Directory for results; finished runs in it are skipped.")
+    ] = Path("reproduction"),
+    show: Annotated[bool, typer.Option("--list", help="List the experiments, and stop.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the outcome only.")] = False,
+) -> None:
+    """Run an experiment of the papers, or one of your own; resumes where it was left."""
+    from isolatent.cli.reproduce import print_experiments, run_reproduce
+
+    if show:
+        print_experiments()
+        return
+    if name is None:
+        raise ValueError("NAME must be given; `isolatent reproduce --list` shows what there is")
+    with _interruptible(lambda: "interrupted; the same command goes on with what is left"):
+        status = run_reproduce(
+            name,
+            seeds=seeds,
+            first_seed=first_seed,
+            cells=cells,
+            jobs=jobs,
+            backend=backend,
+            budget=budget,
+            out=out,
+            quiet=quiet,
+        )
+    raise typer.Exit(status)
+
+
+@app.command()
+def results(
+    directory: Annotated[Path, typer.Argument(help="What reproduce --out wrote.")],
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(help="markdown, csv or parquet.  [default: by --export; markdown]"),
+    ] = None,
+    export: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
+) -> None:
+    """Print results beside what was published, with a verdict for each score."""
+    from isolatent.cli.reproduce import run_results
+
+    run_results(directory, format, export)
+
+
 def main() -> None:
     """Run the command line; errors a person can act on are one line, without a traceback."""
     with warnings.catch_warnings():

@@ -33,7 +33,13 @@ from isolatent.encoders import (
     Straightening,
     Whitening,
 )
-from isolatent.evaluation import Guarantee, derive_guarantee, matching_head, matching_similarity
+from isolatent.evaluation import (
+    POTENTIALS,
+    Guarantee,
+    derive_guarantee,
+    matching_head,
+    matching_similarity,
+)
 
 __all__ = [
     "ENCODERS",
@@ -64,6 +70,7 @@ class Beliefs:
         self.marginal: str = estimator.marginal
         self.conditional: str = estimator.conditional
         self.p: float | None = estimator.p
+        self.potentials: str | None = estimator.potentials
         self.similarity, self.exponent = matching_similarity(self.conditional, self.p)
 
 
@@ -117,7 +124,9 @@ def build_loss(name: str, beliefs: Beliefs) -> ContrastiveLoss:
 
 
 def potentials_of(loss: str, beliefs: Beliefs) -> str:
-    """The least potentials with which the loss has its optimum at the true factors."""
+    """Those asked for, or the least with which the loss has its optimum at the true factors."""
+    if beliefs.potentials is not None:
+        return check_one_of("potentials", beliefs.potentials, POTENTIALS)
     if beliefs.marginal != "uniform":
         return "learned"
     if loss in ("infonce", "aninfonce"):

@@ -73,6 +73,8 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         p: The exponent of ``"gennorm"``.
         loss: ``"infonce"``, ``"aninfonce"``, ``"nce"``, ``"scl"``, ``"nwj"``, or any module called
             as ``loss(h, h_pos)``.
+        potentials: α and α̃ of a loss given by its name: ``"none"``, ``"constant"``, ``"learned"``,
+            or None for what the loss needs under these beliefs.
         encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
             `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"residual"`` (images), or any module
             that maps observations to codes (N, n_components).
@@ -113,6 +115,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         conditional: str = "vmf",
         p: float | None = None,
         loss: str | nn.Module = "infonce",
+        potentials: str | None = None,
         encoder: str | nn.Module = "mlp",
         lag: int | Sequence[int] = 1,
         recipe: Recipe | None = None,
@@ -128,6 +131,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         self.conditional = conditional
         self.p = p
         self.loss = loss
+        self.potentials = potentials
         self.encoder = encoder
         self.lag = lag
         self.recipe = recipe
@@ -337,6 +341,8 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         beliefs = Beliefs(self)
         if not isinstance(self.loss, nn.Module):
             build_loss(self.loss, beliefs)
+        elif self.potentials is not None:
+            raise ValueError("potentials must be None when loss is a module: it brings its own")
         if not isinstance(self.encoder, nn.Module):
             check_one_of("encoder", self.encoder, ENCODERS)
         return recipe, beliefs
@@ -346,7 +352,10 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _identity(self, seed: int, recipe: Recipe) -> dict[str, Any]:
         """What must be the same for a run to be the same."""
-        names = ("n_components", "space", "marginal", "conditional", "p", "loss", "encoder", "lag")
+        names = (
+            *("n_components", "space", "marginal", "conditional", "p"),
+            *("loss", "potentials", "encoder", "lag"),
+        )
         values = {name: getattr(self, name) for name in names}
         plain = {k: repr(v) if isinstance(v, nn.Module) else v for k, v in values.items()}
         return to_plain({"seed": seed, **plain, "recipe": recipe.to_dict()})

@@ -226,7 +226,8 @@ class Training:
                 codes = torch.cat(
                     [recompute(self.encoder, part, use_reentrant=False) for part in parts]
                 )
-        h, h_pos = codes.to(self.dtype).chunk(2)
+        # A source may give more rows beside each anchor than its positive, such as negatives.
+        h, h_pos = codes.to(self.dtype).split([len(x), len(x_pos)])
         return h, h_pos
 
     def _watch(self, current: float) -> None:

@@ -1,0 +1,34 @@
+"""The papers' tables as data: specs, a runner that resumes, results beside the published."""
+
+from isolatent.experiments.catalogue import find_experiment, list_experiments, read_experiment
+from isolatent.experiments.display import ReproductionDisplay
+from isolatent.experiments.execution import execute
+from isolatent.experiments.results import Row, as_csv, as_markdown, export, tabulate, verdict
+from isolatent.experiments.runner import Event, Summary, reproduce, select_cells
+from isolatent.experiments.spec import Cell, Experiment, ModelSpec, Published, Run, WorldSpec
+from isolatent.experiments.store import Store
+
+__all__ = [
+    "Cell",
+    "Event",
+    "Experiment",
+    "ModelSpec",
+    "Published",
+    "ReproductionDisplay",
+    "Row",
+    "Run",
+    "Store",
+    "Summary",
+    "WorldSpec",
+    "as_csv",
+    "as_markdown",
+    "execute",
+    "export",
+    "find_experiment",
+    "list_experiments",
+    "read_experiment",
+    "reproduce",
+    "select_cells",
+    "tabulate",
+    "verdict",
+]

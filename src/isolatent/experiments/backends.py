@@ -1,0 +1,118 @@
+"""Where runs are executed: processes of this machine, or a Ray cluster."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import joblib
+import torch
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from isolatent.checks import check_integer, check_one_of
+from isolatent.experiments.execution import blank_record, execute
+from isolatent.experiments.spec import Run
+
+__all__ = ["BACKENDS", "map_runs"]
+
+BACKENDS = ("local", "ray")
+Finished = tuple[Run, dict[str, Any]]
+
+
+def map_runs(runs: Iterable[Run], backend: str, jobs: int | None) -> Iterator[Finished]:
+    """Execute runs side by side; give each with its record as soon as it is there.
+
+    ``runs`` is read one by one, when there is room for another: an iterator that ends early starts
+    nothing more.
+
+    Args:
+        runs: What to do.
+        backend: ``"local"``, or ``"ray"`` for the cluster that this machine is part of.
+        jobs: Runs at a time; by default one for each core.
+    """
+    check_one_of("backend", backend, BACKENDS)
+    if jobs is not None:
+        check_integer("jobs", jobs, at_least=1)
+    return _local(runs, jobs) if backend == "local" else _ray(runs, jobs)
+
+
+def _pair(run: Run, threads: int) -> Finished:
+    return run, execute(run, threads)
+
+
+def _local(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
+    cores = joblib.cpu_count()
+    jobs = jobs or cores
+    # Not more than this process may have, by OMP_NUM_THREADS or torch.set_num_threads.
+    threads = min(max(1, cores // jobs), torch.get_num_threads())
+    waiting = iter(runs)
+    if jobs == 1:
+        for run in waiting:
+            yield _pair(run, threads)
+        return
+    while True:
+        under_way: dict[str, Run] = {}
+
+        def started(under_way: dict[str, Run] = under_way) -> Iterator[Any]:
+            for run in waiting:
+                under_way[run.file] = run
+                yield joblib.delayed(_pair)(run, threads)
+
+        with joblib.parallel_config("loky", inner_max_num_threads=threads):
+            parallel = joblib.Parallel(
+                jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
+            )
+        try:
+            for run, record in parallel(started()):
+                del under_way[run.file]
+                yield run, record
+            return
+        except TerminatedWorkerError as error:
+            # A process was killed, perhaps for want of memory; the others with it. Alone, each
+            # shows whether it was the one.
+            for run in under_way.values():
+                yield run, _alone(run, threads, error)
+
+
+def _alone(run: Run, threads: int, error: Exception) -> dict[str, Any]:
+    """Do a run again in a process of its own, which may be killed, too."""
+    try:
+        with joblib.parallel_config("loky", inner_max_num_threads=threads):
+            # Two jobs, since joblib would do a single one in this process.
+            [(_, record)] = joblib.Parallel(2)([joblib.delayed(_pair)(run, threads)])
+        return record
+    except TerminatedWorkerError:
+        told = f"its process died: {str(error).splitlines()[0]}"
+        return blank_record(run, threads) | {"status": "failed", "error": told}
+
+
+def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
+    try:
+        import ray
+    except ImportError as error:
+        raise ValueError("backend 'ray' needs Ray: pip install 'isolatent[cluster]'") from error
+
+    if not ray.is_initialized():
+        try:
+            ray.init(address="auto", log_to_driver=False)
+        except ConnectionError as error:
+            raise ValueError(
+                "backend 'ray' found no cluster: start one with `ray start --head`, or set "
+                f"RAY_ADDRESS ({error})"
+            ) from error
+    # One core each: these matrices are small. Ray decides where; it starts a run anew whose
+    # machine was lost.
+    remote = ray.remote(num_cpus=1, max_retries=2)(_pair)
+    room = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    waiting = iter(runs)
+    pending = [remote.remote(run, 1) for run in itertools.islice(waiting, room)]
+    try:
+        while pending:
+            done, _ = ray.wait(pending, num_returns=1)
+            pending.remove(done[0])
+            yield ray.get(done[0])
+            pending += [remote.remote(run, 1) for run in itertools.islice(waiting, 1)]
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)

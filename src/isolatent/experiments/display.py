@@ -1,0 +1,147 @@
+"""A table that fills in while runs finish; plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from isolatent.experiments.results import spread_text
+from isolatent.experiments.runner import Event
+from isolatent.experiments.spec import Cell, Experiment
+from isolatent.experiments.store import Store
+
+__all__ = ["ReproductionDisplay"]
+
+AROUND = 6  # lines of the table that are no rows
+
+
+class ReproductionDisplay:
+    """Shows a reproduction; used as a context manager and called with every event.
+
+    Args:
+        experiment: What is run.
+        seeds: How many seeds each cell has.
+        store: Where results of earlier runs are.
+        quiet: Whether to show nothing.
+        console: Where to; standard output by default.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        seeds: int,
+        store: Store,
+        quiet: bool = False,
+        console: Console | None = None,
+    ) -> None:
+        self.experiment, self.seeds, self.quiet = experiment, seeds, quiet
+        self.console = console or Console(highlight=False)
+        self.records: dict[str, dict[int, dict[str, Any]]] = {c.name: {} for c in experiment.cells}
+        for record in store.records(experiment.name):
+            if record["cell"] in self.records:
+                self.records[record["cell"]][record["seed"]] = record
+        self.running: list[tuple[str, int]] = []
+        self.recent: list[str] = []  # cells, those that changed last at the end
+        self.total, self.finished = len(experiment.cells) * seeds, 0
+        self.live = not quiet and self.console.is_terminal
+        self._lock = threading.RLock()  # runs are started from threads of joblib
+
+    def __enter__(self) -> Self:
+        if self.live:
+            self._live = Live(self.table(), console=self.console, refresh_per_second=2)
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.live:
+            self._live.update(self.table())
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        key = event.run.cell.name, event.run.seed
+        with self._lock:
+            if event.kind == "started":
+                self.running.append(key)
+            else:
+                self.finished += 1
+            if event.record is not None:
+                self.running.remove(key)
+                self.records[key[0]][key[1]] = event.record
+                if not self.quiet and not self.live:
+                    self.console.print(self._line(event.run.cell, event.record), soft_wrap=True)
+            if event.kind != "skipped":
+                self.recent = [name for name in self.recent if name != key[0]] + [key[0]]
+            if self.live:
+                self._live.update(self.table())
+
+    def table(self) -> Table:
+        """The cells, or those that changed last if all would not fit on the screen."""
+        table = Table(
+            *("cell", "score", "ours [%]", "seeds", "paper [%]", ""),
+            title=self.experiment.name,
+            caption=f"{self.finished} of {self.total} runs",
+        )
+        room = max(4, self.console.height - AROUND)
+        names = [cell.name for cell in self.experiment.cells]
+        if len(names) > room:
+            newest = self.recent[-room:]
+            names = newest + [name for name in names if name not in newest][: room - len(newest)]
+        for cell in self.experiment.cells:
+            if cell.name in names:
+                table.add_row(*self._cells(cell))
+        return table
+
+    def _cells(self, cell: Cell) -> list[str]:
+        records = self.records[cell.name].values()
+        scores = [s for r in records if (s := _score(cell, r)) is not None]
+        ours = ""
+        if scores:
+            spread = statistics.stdev(scores) if len(scores) > 1 else None
+            ours = spread_text(statistics.fmean(scores), spread)
+        running = sum(name == cell.name for name, _ in self.running)
+        states = [r["status"] for r in records if r["status"] != "done"]
+        notes = [f"{running} running"] if running else []
+        notes += [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
+        return [
+            cell.name,
+            cell.metric,
+            ours,
+            f"{len(records)}/{self.seeds}",
+            _paper(cell),
+            ", ".join(notes),
+        ]
+
+    def _line(self, cell: Cell, record: dict[str, Any]) -> str:
+        score = _score(cell, record)
+        told = record["error"] or ("" if score is None else f"{cell.metric} {score:.2f} %")
+        paper = _paper(cell)
+        beside = f" (paper {paper})" if paper and score is not None else ""
+        seconds = record.get("seconds", {}).get("total")
+        took = "" if seconds is None else f", {seconds:.0f} s"
+        count = f"[{self.finished}/{self.total}]"
+        # The brackets are no markup.
+        return (
+            f"\\{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
+        )
+
+
+def _paper(cell: Cell) -> str:
+    published = cell.published.get("unsupervised")
+    return "" if published is None else spread_text(published.value, published.spread)
+
+
+def _score(cell: Cell, record: dict[str, Any]) -> float | None:
+    """The score that counts: the model's, or that of the last approach if it was not asked for."""
+    score = record["scores"].get(cell.approaches[-1], {}).get(cell.metric)
+    return None if score is None else 100 * float(score)

@@ -1,0 +1,229 @@
+"""One run: from a cell and a seed to a record that JSON can hold."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import time
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from torch import Generator, nn
+
+from isolatent import __version__
+from isolatent.baselines import SupervisedEncoder
+from isolatent.checks import IsolatentWarning
+from isolatent.evaluation import block_mcc, block_r2, linear_r2, mcc
+from isolatent.experiments.measures import gradient_noise, scales, total_variation, with_factors
+from isolatent.experiments.spec import Cell, Run, plain
+from isolatent.experiments.variants import (
+    EnsembleByRow,
+    NegativesOfAnchors,
+    OwnNegatives,
+    SeveralWays,
+)
+from isolatent.pairs import PairSource, WorldPairs
+from isolatent.training import ContrastiveICA, Recipe, Step
+from isolatent.worlds import World
+from isolatent.worlds.declaration import from_dict
+
+__all__ = ["blank_record", "execute"]
+
+FORMAT = 1  # of the records
+TEST_POINTS = 8192
+TEST_SEED = 1_000_003  # fresh points come from another stream than training
+CURVE_POINTS = 200
+SCATTER_POINTS = 500
+QUALITY_POINTS = 2048
+SUPERVISED_STEPS = 5000  # at most; regression needs a fraction of what contrast does
+
+
+def execute(run: Run, threads: int = 1) -> dict[str, Any]:
+    """Do a run; an error ends in a record that tells it, never in an exception.
+
+    ``status`` is ``"done"``; ``"diverged"`` where the loss became infinite or NaN, which is a
+    result, too; or ``"failed"``.
+    """
+    clock = time.perf_counter()
+    record = blank_record(run, threads)
+    try:
+        with _threads(threads), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", IsolatentWarning)
+            record |= _measured(run.cell, run.seed)
+        told = [str(w.message) for w in caught if issubclass(w.category, IsolatentWarning)]
+        record["warnings"] = told
+    except FloatingPointError as error:
+        record |= {"status": "diverged", "error": str(error)}
+    except Exception as error:
+        record |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        record["traceback"] = traceback.format_exc(limit=-5)
+    record["seconds"]["total"] = round(time.perf_counter() - clock, 2)
+    return record
+
+
+def blank_record(run: Run, threads: int) -> dict[str, Any]:
+    """What is known of a run before it begins."""
+    return {
+        "format": FORMAT,
+        "experiment": run.experiment,
+        "cell": run.cell.name,
+        "seed": run.seed,
+        "hash": run.hash,
+        "status": "done",
+        "error": None,
+        "spec": plain(run.cell),
+        "scores": {},
+        "seconds": {},
+        "command": _command(run),
+        "versions": _versions(),
+        "threads": threads,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _measured(cell: Cell, seed: int) -> dict[str, Any]:
+    worlds = cell.world.build(seed)
+    world = worlds[0]
+    z = world.sample_anchors(TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
+    x = world.observe(z)
+    scores: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
+    found: dict[str, Any] = {"scores": scores, "seconds": seconds, "measures": {}}
+    if "total_variation" in cell.measure:
+        found["measures"]["total_variation"] = total_variation(world)
+    if "identity" in cell.approaches:
+        scores["identity"] = _scores(z.numpy(), x.numpy(), cell)
+    if "supervised" in cell.approaches:
+        clock = time.perf_counter()
+        told = SupervisedEncoder(
+            cell.world.n,
+            space=cell.model.space,
+            encoder=cell.model.encoder,
+            steps=int(cell.recipe.get("steps", SUPERVISED_STEPS)),
+            random_state=seed,
+        ).fit(world)
+        seconds["supervised"] = round(time.perf_counter() - clock, 2)
+        scores["supervised"] = _scores(z.numpy(), told.transform(x), cell)
+    if "unsupervised" in cell.approaches:
+        clock = time.perf_counter()
+        source, loss = _pairs_and_loss(cell, worlds)
+        model = _model(cell, seed, loss)
+
+        def quality(encoder: nn.Module) -> float:
+            with torch.no_grad():
+                return linear_r2(z[:QUALITY_POINTS], encoder(x[:QUALITY_POINTS]))
+
+        model.fit(source, quality=quality)
+        seconds["unsupervised"] = round(time.perf_counter() - clock, 2)
+        h = model.transform(x)
+        scores["unsupervised"] = _scores(z.numpy(), h, cell)
+        if "gradient_noise" in cell.measure:
+            found["measures"]["gradient_noise"] = gradient_noise(
+                model, source, (cell_recipe(cell) or Recipe()).batch, seed
+            )
+        matched = with_factors(z.numpy(), h)
+        found |= {
+            "curve": _curve(model.history_),
+            "correlation": matched.correlation,
+            "scatter": matched.sample(SCATTER_POINTS),
+            "scale": scales(cell, model.loss_, matched.code_of),
+            "guarantee": model.guarantee_.to_dict(),
+        }
+    return found
+
+
+def cell_recipe(cell: Cell) -> Recipe | None:
+    """None stands for the estimator's own choice."""
+    return Recipe(**cell.recipe) if cell.recipe else None  # type: ignore[arg-type]
+
+
+def _pairs_and_loss(cell: Cell, worlds: list[World]) -> tuple[PairSource, str | nn.Module]:
+    n, loss = cell.world.n, cell.model.loss
+    if cell.world.negatives is not None:
+        negatives = from_dict(cell.world.negatives)
+        source = OwnNegatives(worlds[0], negatives, cell.world.negatives_per_anchor)
+        return source, NegativesOfAnchors(n)
+    if len(worlds) == 1:
+        return WorldPairs(worlds[0]), loss
+    if loss == "ensemble":
+        return SeveralWays(worlds), EnsembleByRow(n, len(worlds))
+    return SeveralWays(worlds), loss
+
+
+def _model(cell: Cell, seed: int, loss: str | nn.Module) -> ContrastiveICA:
+    told = cell.model
+    return ContrastiveICA(
+        cell.world.n,
+        space=told.space,
+        marginal=told.marginal,
+        conditional=told.conditional,
+        p=told.p,
+        loss=loss,
+        potentials=told.potentials if isinstance(loss, str) else None,
+        encoder=told.encoder,
+        recipe=cell_recipe(cell),
+        random_state=seed,
+        accelerator="cpu",
+    )
+
+
+def _scores(z: Any, h: Any, cell: Cell) -> dict[str, Any]:
+    r2s, mccs = linear_r2(z, h, per_factor=True), mcc(z, h, per_factor=True)
+    scores: dict[str, Any] = {"linear_r2": float(r2s.mean()), "mcc": float(mccs.mean())}
+    if cell.blocks is not None:
+        scores["block_r2"] = block_r2(z, h, cell.blocks)
+        scores["block_mcc"] = block_mcc(z, h, cell.blocks)
+        scores["linear_r2_of_blocks"] = [float(r2s[block].mean()) for block in cell.blocks]
+    scores["linear_r2_per_factor"] = _rounded(r2s)
+    scores["mcc_per_factor"] = _rounded(mccs)
+    return scores
+
+
+def _curve(history: list[Step]) -> list[dict[str, float]]:
+    """At most so many points of a run: always the last, and those where something was measured."""
+    measured = [step for step in history if step.held_out is not None] or history
+    every = max(1, -(-len(measured) // CURVE_POINTS))
+    kept = measured[::-1][::every][::-1]
+    names = ("number", "loss", "information", "scale", "quality", "held_out")
+    return [
+        {n: float(f"{v:.6g}") for n in names if (v := getattr(step, n)) is not None}
+        for step in kept
+    ]
+
+
+def _rounded(values: Any) -> list[float]:
+    return [float(value) for value in np.round(np.asarray(values, dtype=np.float64), 5)]
+
+
+def _command(run: Run) -> str:
+    """What to type to do this run again."""
+    words = ["isolatent", "reproduce", run.source, "--cells", run.cell.name]
+    return shlex.join([*words, "--first-seed", str(run.seed), "--seeds", "1"])
+
+
+def _versions() -> dict[str, str]:
+    names = ("torch", "numpy", "numba", "scikit-learn")
+    return {"isolatent": __version__, "python": platform.python_version()} | {
+        name: version(name) for name in names
+    }
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads for torch and numba, and as before afterwards."""
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(count)
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])

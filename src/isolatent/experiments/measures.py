@@ -1,0 +1,153 @@
+"""What a run records beside its scores."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Generator, nn
+
+from isolatent.contrast import AnInfoNCE, Dot, Lp
+from isolatent.evaluation.assignment import best_assignment
+from isolatent.experiments.spec import Cell
+from isolatent.experiments.variants import EnsembleByRow, NegativesOfAnchors
+from isolatent.pairs import PairSource
+from isolatent.training import ContrastiveICA
+from isolatent.worlds import World
+
+__all__ = ["Matched", "gradient_noise", "scales", "total_variation", "with_factors"]
+
+UNIFORM_POINTS = 200_000
+NOISE_BATCHES = 16
+
+
+class Matched(NamedTuple):
+    """Codes put beside the factors they belong to.
+
+    Attributes:
+        z: The factors (N, F).
+        h: For each factor its code, of the sign in which they agree (N, F).
+        code_of: For each factor the index of its code.
+        correlation: Pearson correlations, factors by codes, in that order.
+    """
+
+    z: np.ndarray[Any, Any]
+    h: np.ndarray[Any, Any]
+    code_of: list[int]
+    correlation: list[list[float]]
+
+    def sample(self, count: int) -> dict[str, list[list[float]]]:
+        """The first points, rounded."""
+        return {
+            name: np.round(values[:count].astype(np.float64), 4).tolist()
+            for name, values in (("true", self.z), ("recovered", self.h))
+        }
+
+
+def with_factors(z: np.ndarray[Any, Any], h: np.ndarray[Any, Any]) -> Matched:
+    """Match codes with factors as ``mcc`` does."""
+    factors = z.shape[1]
+    with np.errstate(invalid="ignore", divide="ignore"):  # a dead code has no correlation
+        both = np.nan_to_num(np.corrcoef(z.T, h.T))[:factors, factors:]
+    code_of = best_assignment(np.abs(both))[1].tolist()
+    signs = np.where(both[np.arange(len(code_of)), code_of] < 0, -1.0, 1.0)
+    correlation = np.round(both[:, code_of] * signs, 4)
+    return Matched(z, h[:, code_of] * signs, code_of, correlation.tolist())
+
+
+def total_variation(world: World) -> float | None:
+    r"""The distance :math:`\tfrac12\int|p(z) - u(z)|\,dz` of the marginal from uniform.
+
+    It is :math:`E_u(1 - p/u)_+`, an average of numbers between 0 and 1 over uniform points. None
+    where the density is not known with its constant, or nothing is uniform.
+    """
+    space, marginal = world.space, world.marginal
+    if not space.bounded or not marginal.normalised(space):
+        return None
+    z = space.sample(UNIFORM_POINTS, Generator().manual_seed(0), torch.float64)
+    center = space.center().double().expand_as(z)
+    log_ratio = marginal.log_density(space, z, center) + space.log_volume
+    return round(abs(float(torch.expm1(log_ratio.clamp(max=0)).mean())), 4)
+
+
+def gradient_noise(
+    model: ContrastiveICA, source: PairSource, batch: int, seed: int
+) -> dict[str, float | bool]:
+    r"""How far the gradients of single batches are from their mean, at the trained encoder.
+
+    With g the gradient for the encoder's weights on one of 16 batches: ``signal`` is
+    :math:`|E g|`, ``noise`` is :math:`\sqrt{E|g - E g|^2}`. ``largest_loss`` shows heavy tails.
+    """
+    generator = Generator().manual_seed(seed + 1)
+    encoder, loss = model.encoder_, model.loss_
+    parameters = [p for p in encoder.parameters() if p.requires_grad]
+    dtype = parameters[0].dtype
+    gradients, losses = [], []
+    for _ in range(NOISE_BATCHES):
+        x, x_pos = source.sample(batch, generator)
+        value = loss(encoder(x.to(dtype)), encoder(x_pos.to(dtype)))
+        parts = torch.autograd.grad(value, parameters, allow_unused=True)
+        gradients.append(torch.cat([part.flatten() for part in parts if part is not None]))
+        losses.append(float(value.detach()))
+    stacked = torch.stack(gradients).double()
+    mean = stacked.mean(0)
+    return {
+        "signal": float(mean.norm()),
+        "noise": float((stacked - mean).square().sum(1).mean().sqrt()),
+        "mean_loss": float(np.mean(losses)),
+        "largest_loss": float(np.max(losses)),
+        "finite": all(map(math.isfinite, losses)) and bool(stacked.isfinite().all()),
+    }
+
+
+def scales(cell: Cell, loss: nn.Module, code_of: list[int]) -> dict[str, Any]:
+    """The learned scale or weights beside the true ones, if both mean the same.
+
+    One value, or one for each factor: the weight of its code. ``"kappa"`` is that of a vMF
+    density, ``"weight"`` the λ of exp(-½ Σ λ d²), ``"rate"`` the λ of exp(-λ Σ d^p).
+    """
+    if isinstance(loss, AnInfoNCE | EnsembleByRow | NegativesOfAnchors):
+        learned = loss.weights.detach().double()[..., code_of].tolist()
+        return {"name": "weight", "learned": learned, "true": _true_weights(cell)}
+    similarity = getattr(loss, "similarity", None)
+    way = cell.world.conditional[0]
+    if isinstance(similarity, Dot):
+        truth = way.get("kappa") if way["kind"] == "VonMisesFisher" else None
+        if way["kind"] == "AnisotropicNormal" and not isinstance(way["weights"], list):
+            truth = way["weights"]
+        return {"name": "kappa", "learned": float(similarity.scale.detach()), "true": truth}
+    if isinstance(similarity, Lp) and similarity.weights.ndim == 0:
+        rate = float(similarity.weights.detach())
+        return {"name": "rate", "learned": rate, "true": _true_rate(way, similarity.p)}
+    return {}
+
+
+def _true_weights(cell: Cell) -> Any:
+    """Λ of each way, less that of the negatives; None where the conditional has none."""
+    ways = [_weights(way, cell.world.n) for way in cell.world.conditional]
+    if None in ways:
+        return None
+    if cell.world.negatives is not None:
+        less = _weights(cell.world.negatives, cell.world.n)
+        if less is None:
+            return None
+        ways = [[a - b for a, b in zip(way or [], less, strict=True)] for way in ways]
+    return ways if len(ways) > 1 else ways[0]
+
+
+def _weights(way: dict[str, Any], n: int) -> list[float] | None:
+    if way["kind"] != "AnisotropicNormal":
+        return None
+    weights = way["weights"]
+    return list(weights) if isinstance(weights, list) else [float(weights)] * n
+
+
+def _true_rate(way: dict[str, Any], p: float) -> float | None:
+    """λ of exp(-λ Σ d^p), if the conditional is of that form with one scale."""
+    scale = way.get("std", way.get("scale"))
+    exponent = {"Normal": 2.0, "Laplace": 1.0}.get(way["kind"], way.get("p"))
+    if exponent != p or not isinstance(scale, float):
+        return None
+    return 1 / (2 * scale**2) if way["kind"] == "Normal" else scale**-p

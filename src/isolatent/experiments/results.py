@@ -1,0 +1,191 @@
+"""Results beside what was published."""
+
+from __future__ import annotations
+
+import csv
+import io
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from isolatent.checks import check_one_of
+from isolatent.experiments.store import Store
+
+__all__ = ["FORMATS", "Row", "as_csv", "as_markdown", "export", "tabulate", "verdict"]
+
+FORMATS = ("markdown", "csv", "parquet")
+CLOSE = 0.5  # points
+NOT_IDENTIFIED = 80.0  # per cent, below which the factors were not found one by one
+
+
+@dataclass(frozen=True)
+class Row:
+    """One score of one cell, in per cent.
+
+    Attributes:
+        experiment: Of the cell.
+        cell: Its name.
+        approach: ``"identity"``, ``"supervised"`` or ``"unsupervised"``.
+        metric: The score.
+        mean: Over seeds.
+        std: The sample standard deviation over seeds, of two or more.
+        seeds: How many have finished.
+        published: The paper's mean.
+        spread: The paper's standard deviation.
+        difference: Ours less the paper's.
+        verdict: What :func:`verdict` says.
+    """
+
+    experiment: str
+    cell: str
+    approach: str
+    metric: str
+    mean: float | None
+    std: float | None
+    seeds: int
+    published: float | None
+    spread: float | None
+    difference: float | None
+    verdict: str
+
+
+def tabulate(store: Store) -> list[Row]:
+    """A row for each approach of each cell that was asked for."""
+    rows = []
+    for experiment in store.experiments():
+        records = store.records(experiment["name"])
+        for cell in experiment["cells"]:
+            own = [record for record in records if record["cell"] == cell["name"]]
+            rows += [
+                _row(experiment["name"], cell, approach, own) for approach in cell["approaches"]
+            ]
+    return rows
+
+
+def _row(
+    experiment: str, cell: Mapping[str, Any], approach: str, records: Sequence[Mapping[str, Any]]
+) -> Row:
+    metric = cell["metric"]
+    scores = [record["scores"].get(approach, {}).get(metric) for record in records]
+    values = [100 * float(score) for score in scores if score is not None]
+    paper = cell["published"].get(approach, {})
+    mean = statistics.fmean(values) if values else None
+    published = paper.get("value")
+    return Row(
+        experiment=experiment,
+        cell=cell["name"],
+        approach=approach,
+        metric=metric,
+        mean=mean,
+        std=statistics.stdev(values) if len(values) > 1 else None,
+        seeds=len(values),
+        published=published,
+        spread=paper.get("spread"),
+        difference=None if mean is None or published is None else mean - published,
+        verdict=verdict(
+            mean,
+            published,
+            paper.get("spread"),
+            limits=cell["limits"] and approach == "unsupervised",
+            ended=[record["status"] for record in records],
+        ),
+    )
+
+
+def verdict(
+    mean: float | None,
+    published: float | None,
+    spread: float | None,
+    *,
+    limits: bool = False,
+    ended: Sequence[str] = (),
+) -> str:
+    """What a mean score says about a published one, in per cent.
+
+    Args:
+        mean: Ours; None if no run gave one.
+        published: The paper's.
+        spread: Its standard deviation.
+        limits: Whether the claim is that the factors are not identified.
+        ended: How the runs ended, for those that gave no score.
+
+    Example:
+        >>> verdict(99.8, 99.86, 0.01), verdict(55.0, 58.26, 3.0, limits=True)
+        ('within 0.5 points', 'fails as published')
+    """
+    if mean is None:
+        return next((kind for kind in ("diverged", "failed") if kind in ended), "missing")
+    if limits:
+        return "fails as published" if mean < NOT_IDENTIFIED else "better"
+    if published is None:
+        return "nothing published"
+    difference = round(mean - published, 9)
+    if spread is not None and abs(difference) <= spread:
+        return "within the paper's spread"
+    if abs(difference) <= CLOSE:
+        return f"within {CLOSE:g} points"
+    return "better" if difference > 0 else "worse"
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """One table for each experiment."""
+    lines: list[str] = []
+    for experiment in dict.fromkeys(row.experiment for row in rows):
+        lines += [f"## {experiment}", ""] if not lines else ["", f"## {experiment}", ""]
+        lines.append(
+            "| cell | approach | score | ours [%] | seeds | paper [%] | difference | verdict |"
+        )
+        lines.append("|---|---|---|---|---|---|---|---|")
+        for row in rows:
+            if row.experiment == experiment:
+                cells = [row.cell, row.approach, row.metric, spread_text(row.mean, row.std)]
+                cells += [str(row.seeds), spread_text(row.published, row.spread)]
+                cells += ["" if row.difference is None else f"{row.difference:+.2f}", row.verdict]
+                lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def spread_text(value: float | None, spread: float | None) -> str:
+    """``99.42 ± 0.05``."""
+    if value is None:
+        return ""
+    return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """A line for each row, and a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue()
+
+
+def _write_parquet(rows: Sequence[Row], path: Path) -> None:
+    """The same as a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"seeds": pa.int64()} | {
+        name: pa.float64() for name in ("mean", "std", "published", "spread", "difference")
+    }
+    schema = pa.schema([(field.name, kinds.get(field.name, pa.string())) for field in fields(Row)])
+    pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema=schema), path)
+
+
+def export(rows: Sequence[Row], path: Path, kind: str | None = None) -> None:
+    """Write the rows to a file, in the format of its name unless another is asked for."""
+    suffixes = {".md": "markdown", ".csv": "csv", ".parquet": "parquet"}
+    if kind is None:
+        if path.suffix not in suffixes:
+            raise ValueError(
+                f"the file must end in {', '.join(suffixes)}, or give a format, got {path.name!r}"
+            )
+        kind = suffixes[path.suffix]
+    check_one_of("format", kind, FORMATS)
+    if kind == "parquet":
+        _write_parquet(rows, path)
+    else:
+        path.write_text(as_markdown(rows) if kind == "markdown" else as_csv(rows))

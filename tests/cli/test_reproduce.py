@@ -1,0 +1,105 @@
+"""`isolatent reproduce` and `isolatent results`, as a person types them."""
+
+import csv
+import io
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from isolatent.cli import main
+from isolatent.experiments import list_experiments
+
+SPEC = """
+title = "two sizes of a sphere"
+[[grids]]
+name = "n{n}"
+axes = { n = [2, 3] }
+published = { n2 = [99.0, 0.5] }
+[grids.cell]
+world.space = "Sphere({n})"
+world.marginal = "Uniform()"
+world.conditional = "VonMisesFisher(kappa=10)"
+world.mixing = "Identity()"
+model.space = "sphere"
+model.conditional = "vmf"
+recipe = { steps = 4, batch = 16 }
+"""
+
+
+@pytest.fixture
+def isolatent(monkeypatch, capsys):
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["isolatent", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return SimpleNamespace(code=stopped.value.code or 0, out=out, err=err)
+
+    return run
+
+
+@pytest.fixture
+def spec(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "mine.toml"
+    path.write_text(SPEC)
+    return path
+
+
+def test_list(isolatent):
+    shown = isolatent("reproduce", "--list")
+    assert [line.split()[0] for line in shown.out.splitlines()] == list_experiments()
+
+
+def test_from_a_file_to_a_table(isolatent, spec):
+    command = ("reproduce", spec.name, "--seeds", 2, "--jobs", 1, "--out", "out")
+    first = isolatent(*command)
+    assert first.code == 0, first.err
+    assert "[4/4]" in first.out
+    assert "4 done, 0 finished before; in out" in first.out
+    assert "0 done, 4 finished before" in isolatent(*command, "--quiet").out
+
+    shown = isolatent("results", "out").out
+    assert "| n2 | unsupervised | linear_r2 |" in shown
+    rows = list(csv.DictReader(io.StringIO(isolatent("results", "out", "--format", "csv").out)))
+    assert {row["cell"]: row["seeds"] for row in rows} == {"n2": "2", "n3": "2"}
+    assert isolatent("results", "out", "--export", "t.parquet").code == 0
+
+    path = sorted((spec.parent / "out" / "runs" / "mine").glob("n3-seed1-*.json"))[0]
+    again = json.loads(path.read_text())["command"].split()[1:]
+    path.unlink()
+    assert "1 done, 0 finished before" in isolatent(*again, "--out", "out", "--jobs", 1).out
+
+
+def test_some_cells_and_a_budget(isolatent, spec):
+    some = ("reproduce", spec, "--cells", "n3", "--seeds", 1, "--jobs", 1)
+    stopped = isolatent(*some, "--budget", 0)
+    assert "1 left" in stopped.out
+    assert "goes on with what is left" in stopped.out
+    assert "1 done" in isolatent(*some, "--quiet").out
+    assert (spec.parent / "reproduction").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "NAME must be given"),
+        (("nothing",), "there is no experiment 'nothing'"),
+        (("quick", "--seeds", 0), "--seeds must be an integer >= 1"),
+        (("quick", "--cells", "x"), "no cell of quick matches 'x'"),
+        (("quick", "--backend", "slurm"), "backend must be one of 'local', 'ray'"),
+        (("absent.toml",), "absent.toml"),
+    ],
+)
+def test_mistakes_are_one_line(isolatent, spec, arguments, told):
+    shown = isolatent("reproduce", *arguments)
+    assert shown.code == 2
+    assert told in shown.err
+    assert "Traceback" not in shown.err
+
+
+def test_mistakes_of_results(isolatent, spec):
+    assert "holds no results" in isolatent("results", "nowhere").err
+    assert "--format must be one of" in isolatent("results", "nowhere", "--format", "pdf").err

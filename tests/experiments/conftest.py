@@ -1,0 +1,49 @@
+import pytest
+
+from isolatent.experiments import Experiment, Run, Store
+
+TINY = {
+    "world": {
+        "space": "Sphere(2)",
+        "marginal": "Uniform()",
+        "conditional": "VonMisesFisher(kappa=10.0)",
+        "mixing": "Identity()",
+    },
+    "model": {"space": "sphere", "conditional": "vmf"},
+    "recipe": {"steps": 4, "batch": 16},
+}
+# An encoder for images, which shows only when it is given something else.
+UNFIT = {**TINY["model"], "encoder": "conv"}
+
+
+@pytest.fixture
+def tiny():
+    """A cell that trains for four steps, as a table of a TOML file."""
+    return TINY
+
+
+@pytest.fixture
+def experiment(tiny):
+    cells = [{"name": name, **tiny} for name in ("first", "second")]
+    return Experiment.model_validate({"name": "own", "title": "two cells", "cells": cells})
+
+
+@pytest.fixture
+def failing(tiny):
+    """Three cells of which the second fails."""
+    cells = [
+        {"name": "first", **tiny},
+        {"name": "broken", **tiny, "model": UNFIT},
+        {"name": "last", **tiny},
+    ]
+    return Experiment.model_validate({"name": "own", "title": "one fails", "cells": cells})
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "out")
+
+
+@pytest.fixture
+def run(experiment) -> Run:
+    return experiment.runs([0])[0]

@@ -1,0 +1,179 @@
+"""Shipped specs say what the papers say, and mistakes in a file are told with file and key."""
+
+import json
+
+import pytest
+
+from isolatent.experiments import Experiment, find_experiment, list_experiments, read_experiment
+from isolatent.experiments.spec import plain
+
+# Copied from the papers by hand, apart from the specs: unsupervised, and its spread where printed.
+TABLE1 = [
+    *((99.42, 0.05), (99.86, 0.01), (99.91, 0.01), (99.86, 0.00), (99.60, 0.02), (99.64, 0.02)),
+    *((99.70, 0.02), (99.69, 0.02), (99.02, 0.01), (99.02, 0.02), (98.13, 0.14), (98.76, 0.03)),
+]
+TABLE2 = [
+    *((98.62, 0.05), (99.90, 0.06), (99.77, 0.01), (99.76, 0.02), (98.80, 0.02)),
+    *((98.57, 0.02), (99.85, 0.01), (58.26, 3.00), (59.67, 2.33), (43.80, 2.15)),
+]
+WORKSHOP = [
+    *((99.52, 0.02), (99.88, 0.03), (99.86, 0.00), (99.53, 0.02), (99.69, 0.02)),
+    *((98.94, 0.03), (98.94, 0.02), (97.57, 0.37), (98.70, 0.04)),
+]
+IDENTITY1 = {
+    0: (66.98, 2.79),
+    4: (67.93, 7.40),
+    8: (63.37, 2.41),
+    10: (62.49, 1.65),
+    11: (63.57, 2.30),
+}
+SUPERVISED1 = {
+    0: (99.71, 0.05),
+    4: (99.78, 0.06),
+    8: (99.70, 0.07),
+    10: (99.65, 0.04),
+    11: (99.61, 0.17),
+}
+BATCH_BY_DIMENSION = {
+    50: {10: 0.89, 20: 0.69, 30: 0.61, 40: 0.49},
+    250: {10: 0.99, 20: 0.92, 30: 0.76, 40: 0.72},
+    500: {10: 1.0, 20: 0.93, 30: 0.86, 40: 0.83},
+    1000: {10: 1.0, 20: 0.94, 30: 0.92, 40: 0.86},
+}
+BATCH_BY_WEIGHT = {
+    50: {25: 0.98, 150: 0.53, 300: 0.43},
+    250: {25: 0.99, 150: 0.72, 300: 0.57},
+    500: {25: 0.99, 150: 0.81, 300: 0.62},
+    1000: {25: 1.0, 150: 0.86, 300: 0.68},
+}
+
+
+def published(name, approach="unsupervised"):
+    found = {}
+    for index, cell in enumerate(find_experiment(name).cells):
+        if approach in cell.published:
+            found[index] = (cell.published[approach].value, cell.published[approach].spread)
+    return found
+
+
+@pytest.mark.parametrize("name", list_experiments())
+def test_every_shipped_spec_validates_and_survives_json(name):
+    experiment = find_experiment(name)
+    assert experiment.name == name
+    assert experiment.title
+    assert Experiment.model_validate(json.loads(json.dumps(plain(experiment)))) == experiment
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("zimmermann2021/table1", TABLE1),
+        ("zimmermann2021/table2", TABLE2),
+        ("zimmermann2020/table1", WORKSHOP),
+    ],
+)
+def test_the_tables_hold_what_was_printed(name, values):
+    assert published(name) == dict(enumerate(values))
+
+
+def test_baselines_stand_where_they_were_printed():
+    assert published("zimmermann2021/table1", "identity") == IDENTITY1
+    assert published("zimmermann2021/table1", "supervised") == SUPERVISED1
+    assert published("zimmermann2021/table2", "identity") == {0: (46.55, 1.34)}
+    supervised = {0: (99.93, 0.03), 5: (99.97, 0.03)}
+    assert published("zimmermann2021/table2", "supervised") == supervised
+
+
+def test_only_the_rows_that_fail_in_the_paper_are_limits():
+    table = find_experiment("zimmermann2021/table2")
+    limits = {c.name for c in table.cells if c.limits}
+    assert limits == {c.name for c in table.cells if c.published["unsupervised"].value < 80}
+
+
+def test_the_scaling_grids_hold_what_was_printed():
+    cells = {cell.name: cell for cell in find_experiment("rusak2025/scaling").cells}
+    for letter, table in (("d", BATCH_BY_DIMENSION), ("lambda", BATCH_BY_WEIGHT)):
+        for batch, row in table.items():
+            for value, score in row.items():
+                cell = cells.pop(f"batch{batch}-{letter}{value}")
+                assert cell.published["unsupervised"].value == pytest.approx(100 * score)
+                assert cell.recipe == {"batch": batch}
+                assert cell.world.n == (value if letter == "d" else 20)
+                weight = 75.0 if letter == "d" else float(value)
+                assert cell.world.conditional[0]["weights"] == weight
+    assert not cells
+
+
+def test_other_published_numbers():
+    ensemble = find_experiment("rusak2025/ensemble").cells
+    assert [c.published["unsupervised"].value for c in ensemble] == [48.0, 93.0, 98.0]
+    hard = find_experiment("rusak2025/hard_negatives").cells[1].world
+    assert (hard.n, hard.conditional[0]["weights"], hard.negatives["weights"]) == (20, 150.0, 100.0)
+
+
+def test_grids_expand_to_readable_names_and_distinct_worlds():
+    cells = find_experiment("matthes2023/synthetic").cells
+    assert len(cells) == 4 * 4 * 3
+    by_name = {cell.name: cell for cell in cells}
+    assert by_name["hollow_ball-scl-constant"].world.space["kind"] == "HollowBall"
+    assert by_name["box_blocks-nwj-none"].model.potentials == "none"
+    assert len({json.dumps(plain(cell), sort_keys=True) for cell in cells}) == len(cells)
+
+
+GOOD = """
+title = "mine"
+[[cells]]
+name = "one"
+world.space = "Sphere(3)"
+world.marginal = "Uniform()"
+world.conditional = "VonMisesFisher(kappa=10)"
+model.space = "sphere"
+model.conditional = "vmf"
+"""
+
+
+def test_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    experiment = find_experiment(path)
+    assert (experiment.name, [c.name for c in experiment.cells]) == ("mine", ["one"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("[[cells]]", "[[cell]]", ["mine.toml", "'cell' is no key here", "cells, grids"]),
+        ("model.space", "model.spce", ["mine.toml", "'one'", "model.spce: no such key", "space"]),
+        ('name = "one"', 'name = "one"\nlimit = true', ["limit: no such key", "limits"]),
+        ('"vmf"', '"vmf"\nmodel.loss = "nll"', ["'one'", "model.loss", "'infonce'", "got 'nll'"]),
+        ("kappa=10", "kappa=-1", ["'one'", "world.conditional", "> 0, got -1"]),
+        ("kappa=10", "cappa=10", ["world.conditional", "VonMisesFisher takes kappa"]),
+        ("Sphere(3)", "Spere(3)", ["world.space", "'Sphere'", "got 'Spere'"]),
+        ('world.marginal = "Uniform()"', "", ["world.marginal: must be given"]),
+        ('title = "mine"', "title =", ["mine.toml is not valid TOML"]),
+        ('title = "mine"', 'include = ["quick:nothing"]', ["quick has no cell 'nothing'"]),
+    ],
+)
+def test_a_mistake_is_told_with_file_key_and_what_is_allowed(tmp_path, old, new, told):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        read_experiment(path)
+    for words in told:
+        assert words in str(caught.value)
+
+
+def test_grid_mistakes(tmp_path):
+    path = tmp_path / "mine.toml"
+    grid = 'title = ""\n[[grids]]\nname = "{a}"\naxes = {b = [1]}\n[grids.cell]\n'
+    path.write_text(grid)
+    with pytest.raises(ValueError, match="names 'a', but the axes are b"):
+        read_experiment(path)
+    path.write_text(grid.replace("{a}", "{b}") + "[grids.published]\n2 = 50.0\n")
+    with pytest.raises(ValueError, match="published names no cell of the grid: 2"):
+        read_experiment(path)
+
+
+def test_an_unknown_name_lists_what_there_is():
+    with pytest.raises(ValueError, match="zimmermann2021/table1"):
+        find_experiment("zimmermann2021/table9")

@@ -1,0 +1,107 @@
+"""A record holds what a report needs, and says how to get it again."""
+
+import json
+
+import numpy as np
+import pytest
+
+from isolatent.experiments import Cell, Run, execute
+from isolatent.experiments.spec import plain
+
+ANISOTROPIC = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
+
+
+@pytest.fixture(scope="module")
+def record():
+    cell = {
+        "name": "one",
+        "world": {
+            "space": "Sphere(3)",
+            "marginal": "VonMisesFisher(kappa=2.0)",
+            "conditional": "VonMisesFisher(kappa=10.0)",
+            "mixing": "Linear()",
+        },
+        "model": {"space": "sphere", "conditional": "vmf"},
+        "recipe": {"steps": 30, "batch": 32},
+        "approaches": ["identity", "supervised", "unsupervised"],
+        "measure": ["total_variation", "gradient_noise"],
+        "blocks": [[0, 1], [2]],
+    }
+    return execute(Run(experiment="a/b", cell=Cell.model_validate(cell), seed=3, source="a/b"))
+
+
+def test_the_record_is_complete_and_json(record):
+    assert record["status"] == "done", record["error"]
+    assert json.loads(json.dumps(record)) == record
+    assert set(record["scores"]) == {"identity", "supervised", "unsupervised"}
+    for scores in record["scores"].values():
+        assert np.mean(scores["linear_r2_per_factor"]) == pytest.approx(
+            scores["linear_r2"], abs=1e-4
+        )
+        blocks = scores["linear_r2_of_blocks"]
+        assert (2 * blocks[0] + blocks[1]) / 3 == pytest.approx(scores["linear_r2"])
+    assert record["scores"]["identity"]["linear_r2"] == pytest.approx(1, abs=1e-4)  # it is linear
+    assert Cell.model_validate(record["spec"]).name == "one"
+    assert plain(Cell.model_validate(record["spec"])) == record["spec"]
+    assert record["command"] == "isolatent reproduce a/b --cells one --first-seed 3 --seeds 1"
+    assert record["guarantee"]["metric"]
+    assert record["scale"]["true"] == 10.0
+    assert {"isolatent", "torch", "python"} <= set(record["versions"])
+
+
+def test_curve_and_scatter_are_thin(record):
+    curve = record["curve"]
+    assert 0 < len(curve) <= 200
+    assert curve[-1]["number"] == 30
+    assert {"loss", "held_out", "quality"} <= set(curve[-1])
+    true, recovered = (np.array(record["scatter"][name]) for name in ("true", "recovered"))
+    assert true.shape == recovered.shape == (500, 3)
+
+
+def test_the_matrix_is_in_matched_order(record):
+    matrix = np.array(record["correlation"])
+    assert matrix.shape == (3, 3)
+    assert (np.diag(matrix) >= 0).all()
+    assert np.diag(matrix).mean() == pytest.approx(
+        record["scores"]["unsupervised"]["mcc"], abs=1e-3
+    )
+
+
+def test_what_else_is_measured(record):
+    assert 0.3 < record["measures"]["total_variation"] < 0.6
+    noise = record["measures"]["gradient_noise"]
+    assert noise["finite"]
+    assert noise["noise"] > 0
+
+
+@pytest.mark.parametrize(
+    ("world", "model", "true"),
+    [
+        (
+            {
+                "conditional": "AnisotropicNormal(30.0)",
+                "negatives": "AnisotropicNormal(20.0)",
+                "negatives_per_anchor": 2,
+            },
+            ANISOTROPIC,
+            [10.0, 10.0],
+        ),
+        (
+            {"conditional": ["AnisotropicNormal([1.0, 9.0])", "AnisotropicNormal([9.0, 1.0])"]},
+            ANISOTROPIC | {"loss": "ensemble"},
+            [[1.0, 9.0], [9.0, 1.0]],
+        ),
+    ],
+)
+def test_hard_negatives_and_ensembles_run(tiny, world, model, true):
+    cell = {"name": "a", **tiny, "world": tiny["world"] | world, "model": model}
+    record = execute(Run(experiment="a", cell=Cell.model_validate(cell), seed=0, source="a"))
+    assert record["status"] == "done", record["error"]
+    assert record["scale"]["true"] == true
+    assert np.shape(record["scale"]["learned"]) == np.shape(true)
+
+
+def test_a_seed_gives_one_record(run):
+    first, second = execute(run), execute(run)
+    assert first["scores"] == second["scores"]
+    assert first["curve"] == second["curve"]

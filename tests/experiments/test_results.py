@@ -1,0 +1,106 @@
+"""The table of results is plain arithmetic."""
+
+import csv
+import io
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from isolatent.experiments import Experiment, as_csv, as_markdown, export, tabulate, verdict
+
+SCORES = {"first": [0.991, 0.993, 0.998], "second": [0.55, 0.61, 0.58], "third": [0.9]}
+
+
+@pytest.fixture
+def filled(tiny, store):
+    paper = {"unsupervised": [99.5, 0.2], "identity": 60.0}
+    cells = [
+        {"name": "first", **tiny, "published": paper},
+        {"name": "second", **tiny, "published": {"unsupervised": [58.26, 3.0]}, "limits": True},
+        {"name": "third", **tiny, "published": {"unsupervised": 99.0}},
+        {"name": "fourth", **tiny},
+    ]
+    experiment = Experiment.model_validate({"name": "a/b", "title": "", "cells": cells})
+    store.write_experiment(experiment)
+    for run in experiment.runs([0, 1, 2]):
+        scores = SCORES.get(run.cell.name, [])
+        record = {"cell": run.cell.name, "seed": run.seed, "started": "2", "error": None}
+        if run.seed < len(scores):
+            values = {
+                "unsupervised": {"linear_r2": scores[run.seed]},
+                "identity": {"linear_r2": 0.6},
+            }
+            store.write(run, record | {"status": "done", "scores": values})
+        elif run.cell.name == "third":
+            store.write(run, record | {"status": "failed", "scores": {}})
+    return store
+
+
+def test_mean_spread_and_difference_by_hand(filled):
+    rows = {(row.cell, row.approach): row for row in tabulate(filled)}
+    for name, values in SCORES.items():
+        row = rows[name, "unsupervised"]
+        assert row.mean == pytest.approx(100 * np.mean(values))
+        assert row.seeds == len(values)
+        if len(values) > 1:
+            assert row.std == pytest.approx(100 * np.std(values, ddof=1))
+        assert row.difference == pytest.approx(row.mean - row.published)
+    assert rows["first", "unsupervised"].verdict == "within the paper's spread"
+    assert rows["first", "identity"].verdict == "within 0.5 points"
+    assert rows["second", "unsupervised"].verdict == "fails as published"
+    assert rows["third", "unsupervised"].verdict == "worse"
+    assert rows["third", "unsupervised"].std is None
+    assert rows["fourth", "unsupervised"].verdict == "missing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((99.7, 99.5, 0.2), "within the paper's spread"),
+        ((99.3, 99.5, 0.2), "within the paper's spread"),
+        ((99.9, 99.5, 0.2), "within 0.5 points"),
+        ((99.0, 99.5, None), "within 0.5 points"),
+        ((98.9, 99.5, None), "worse"),
+        ((99.5, 98.9, 0.1), "better"),
+        ((50.0, None, None), "nothing published"),
+        ((None, 99.5, 0.2), "missing"),
+    ],
+)
+def test_verdicts(arguments, said):
+    assert verdict(*arguments) == said
+
+
+def test_verdicts_of_limits_and_of_runs_without_a_score():
+    assert verdict(79.9, 58.0, 3.0, limits=True) == "fails as published"
+    assert verdict(80.0, 58.0, 3.0, limits=True) == "better"
+    assert verdict(None, 99.0, None, ended=["failed", "diverged"]) == "diverged"
+    assert verdict(None, 99.0, None, ended=["failed"]) == "failed"
+
+
+def test_every_format_holds_the_same_numbers(filled, tmp_path):
+    rows = tabulate(filled)
+    read = list(csv.DictReader(io.StringIO(as_csv(rows))))
+    export(rows, tmp_path / "t.parquet")
+    table = pq.read_table(tmp_path / "t.parquet").to_pylist()
+    text = as_markdown(rows)
+    for row, from_csv, from_parquet in zip(rows, read, table, strict=True):
+        assert from_parquet["mean"] == row.mean
+        assert from_csv["mean"] == ("" if row.mean is None else repr(row.mean))
+        assert row.mean is None or f"{row.mean:.2f}" in text
+    export(rows, tmp_path / "t.md")
+    assert (tmp_path / "t.md").read_text() == text
+    with pytest.raises(ValueError, match="must end in"):
+        export(rows, tmp_path / "t.txt")
+
+
+def test_the_latest_record_counts(filled, tiny):
+    experiment = Experiment.model_validate(
+        {"name": "a/b", "title": "", "cells": [{"name": "first", **tiny, "note": "changed"}]}
+    )
+    (run,) = experiment.runs([0])
+    scores = {"unsupervised": {"linear_r2": 0.5}}
+    record = {"cell": "first", "seed": 0, "started": "3", "status": "done", "scores": scores}
+    filled.write(run, record)
+    (row,) = [r for r in tabulate(filled) if (r.cell, r.approach) == ("first", "unsupervised")]
+    assert row.mean == pytest.approx(100 * np.mean([0.5, 0.993, 0.998]))
