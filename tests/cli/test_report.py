@@ -1,6 +1,5 @@
 """Pages from the command line, and that nothing a person had is lost to them."""
 
-import json
 import os
 import sys
 from types import SimpleNamespace
@@ -13,6 +12,18 @@ from isolatent.cli.report import DEMO_PAGE, demo_page_path
 from isolatent.report import is_report
 from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, World
 
+SPEC = """
+title = "a sphere"
+[[cells]]
+name = "sphere_vmf"
+world.space = "Sphere(3)"
+world.marginal = "Uniform()"
+world.conditional = "VonMisesFisher(kappa=10)"
+model.space = "sphere"
+model.conditional = "vmf"
+recipe = { steps = 20, batch = 32 }
+published.unsupervised = [99.86, 0.01]
+"""
 QUICK = ("--components", "3", "--steps", "20", "--batch", "64", "--quiet")
 
 
@@ -59,13 +70,15 @@ def test_a_fit_leaves_a_report_and_report_makes_others(isolatent, data, tmp_path
         assert expected in (tmp_path / "page.html").read_text()
 
 
-def test_runs_of_an_experiment(isolatent, tmp_path):
-    (tmp_path / "runs").mkdir()
-    run = {"experiment": "e", "cell": "c", "score": "mcc", "published": {"value": 0.99}}
-    run["scores"] = {"unsupervised": {"mcc": 0.5}}
-    (tmp_path / "runs" / "0.json").write_text(json.dumps(run))
-    assert isolatent("report", "runs").out == "wrote runs/report.html\n"
-    assert "not reached: 0.4900 below the paper" in (tmp_path / "runs/report.html").read_text()
+def test_results_of_an_experiment(isolatent, tmp_path):
+    (tmp_path / "mine.toml").write_text(SPEC)
+    done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
+    assert done.code == 0, done.err
+    assert isolatent("report", "out", "--out", "page.html").out == "wrote page.html\n"
+    page = (tmp_path / "page.html").read_text()
+    assert page == (tmp_path / "out" / "report.html").read_text()
+    for text in ("sphere_vmf", "worse", "What may be claimed", "orthogonal map", "Quality"):
+        assert text in page
 
 
 def test_mistakes_are_one_line_and_nothing_is_lost(isolatent, data, tmp_path):
@@ -73,7 +86,7 @@ def test_mistakes_are_one_line_and_nothing_is_lost(isolatent, data, tmp_path):
     (tmp_path / "mine.html").write_text("precious")
     for arguments, message in (
         (("nowhere",), "DIRECTORY: nowhere is not a directory"),
-        (("empty",), "DIRECTORY: empty holds neither a model (model.json) nor runs"),
+        (("empty",), "DIRECTORY: empty holds neither a model (model.json) nor results"),
         (("empty", "--data", data), "--data and --truth are for a model"),
         (("empty", "--out", "mine.html"), "mine.html exists; pass --overwrite"),
         (("empty", "--out", "no/page.html"), "the directory no does not exist"),

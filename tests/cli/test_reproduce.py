@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import sys
 from types import SimpleNamespace
@@ -10,6 +11,9 @@ import pytest
 
 from isolatent.cli import main
 from isolatent.experiments import list_experiments
+from isolatent.experiments.backends import map_runs
+from isolatent.report import is_report
+from isolatent.report.plots import can_draw
 
 SPEC = """
 title = "two sizes of a sphere"
@@ -59,7 +63,17 @@ def test_from_a_file_to_a_table(isolatent, spec):
     assert first.code == 0, first.err
     assert "[4/4]" in first.out
     assert "4 done, 0 finished before; in out" in first.out
-    assert "0 done, 4 finished before" in isolatent(*command, "--quiet").out
+    page, table = (spec.parent / "out" / name for name in ("report.html", "table.md"))
+    assert is_report(page)
+    assert "| n2 | unsupervised | linear_r2 |" in table.read_text()
+    drawn = (spec.parent / "out" / "mine.png").is_file()
+    assert drawn == can_draw()
+    assert drawn or "matplotlib is missing" in first.out
+    page.write_text("precious")
+    again = isolatent(*command, "--quiet")
+    assert "0 done, 4 finished before" in again.out
+    assert "report.html was not written by isolatent and is left" in again.err
+    assert page.read_text() == "precious"
 
     shown = isolatent("results", "out").out
     assert "| n2 | unsupervised | linear_r2 |" in shown
@@ -71,6 +85,22 @@ def test_from_a_file_to_a_table(isolatent, spec):
     again = json.loads(path.read_text())["command"].split()[1:]
     path.unlink()
     assert "1 done, 0 finished before" in isolatent(*again, "--out", "out", "--jobs", 1).out
+
+
+def test_what_there_is_is_shown_after_an_interruption(isolatent, spec, monkeypatch):
+    def interrupted(runs, *about):
+        yield from itertools.islice(map_runs(runs, *about), 1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("isolatent.experiments.runner.map_runs", interrupted)
+    stopped = isolatent("reproduce", spec.name, "--seeds", 1, "--jobs", 1, "--out", "out")
+    assert stopped.code == 130
+    assert "goes on with what is left" in stopped.err
+    table = (spec.parent / "out" / "table.md").read_text()
+    lines = {line.split(" | ")[0]: line for line in table.splitlines() if "unsupervised" in line}
+    assert lines["| n3"].endswith("| missing |")
+    assert lines["| n2"].endswith(("| worse |", "| better |"))
+    assert is_report(spec.parent / "out" / "report.html")
 
 
 def test_some_cells_and_a_budget(isolatent, spec):

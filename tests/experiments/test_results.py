@@ -51,6 +51,8 @@ def test_mean_spread_and_difference_by_hand(filled):
     assert rows["second", "unsupervised"].verdict == "fails as published"
     assert rows["third", "unsupervised"].verdict == "worse"
     assert rows["third", "unsupervised"].std is None
+    assert rows["third", "unsupervised"].runs == 3  # two of which failed
+    assert "| 90.00 | 1 of 3 | 99.00 | -9.00 | worse |" in as_markdown(tabulate(filled))
     assert rows["fourth", "unsupervised"].verdict == "missing"
 
 
@@ -73,7 +75,7 @@ def test_verdicts(arguments, said):
 
 def test_verdicts_of_limits_and_of_runs_without_a_score():
     assert verdict(79.9, 58.0, 3.0, limits=True) == "fails as published"
-    assert verdict(80.0, 58.0, 3.0, limits=True) == "better"
+    assert verdict(80.0, 58.0, 3.0, limits=True) == ("identified here, not in the paper")
     assert verdict(None, 99.0, None, ended=["failed", "diverged"]) == "diverged"
     assert verdict(None, 99.0, None, ended=["failed"]) == "failed"
 

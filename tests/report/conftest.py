@@ -1,12 +1,66 @@
-"""Runs as an experiment writes them: reached, missed, failed, sparse."""
+"""Results as an experiment writes them: reached, missed, failed, sparse, and really run."""
 
 import numpy as np
 import pytest
 
 from isolatent.evaluation import derive_guarantee
+from isolatent.experiments import Store, find_experiment, reproduce
+
+TINY = """
+title = "Three worlds, hardly trained"
+note = "Twenty steps teach nothing."
+[defaults]
+recipe = { steps = 20, batch = 64 }
+world.marginal = "Uniform()"
+world.mixing = "Linear()"
+[[cells]]
+name = "sphere_vmf"
+world.space = "Sphere(3)"
+world.conditional = "VonMisesFisher(kappa=10)"
+model.space = "sphere"
+model.conditional = "vmf"
+approaches = ["identity", "supervised", "unsupervised"]
+published.unsupervised = [99.86, 0.01]
+published.identity = 66.98
+[[cells]]
+name = "two_values"
+world.space = "Sphere(4)"
+world.conditional = "AnisotropicNormal([5.0, 5.0, 25.0, 25.0])"
+model.space = "sphere"
+model.conditional = "anisotropic"
+model.loss = "aninfonce"
+blocks = [[0, 1], [2, 3]]
+metric = "mcc"
+limits = true
+published.unsupervised = 68.0
+[[cells]]
+name = "box_unfit"
+world.space = "Box(3)"
+world.conditional = "Normal(std=0.05)"
+model.space = "box"
+model.conditional = "normal"
+model.encoder = "conv"
+published.unsupervised = 99.0
+"""
 
 
-def make_run(cell, seed=0, value=0.99, published=0.99, n=4, **changes):
+def make_cell(name, published=99.0, spread=0.2, **changes):
+    """A cell as ``experiments/<name>.json`` has it; the figures are per cent."""
+    cell = {
+        "name": name,
+        "world": {"space": {"kind": "Sphere", "n": 4}},
+        "model": {"space": "sphere", "conditional": "vmf", "loss": "infonce"},
+        "approaches": ["identity", "supervised", "unsupervised"],
+        "metric": "linear_r2",
+        "published": {"unsupervised": {"value": published, "spread": spread}},
+        "limits": False,
+        "note": "",
+    }
+    return cell | changes
+
+
+def make_run(cell, seed=0, value=0.99, n=4, **changes):
+    """A record as ``isolatent.experiments.execute`` gives it; scores are shares of one."""
     rng = np.random.default_rng([seed, len(cell)])
     z = rng.normal(size=(200, n))
     h = z + 0.2 * rng.normal(size=z.shape)
@@ -16,38 +70,46 @@ def make_run(cell, seed=0, value=0.99, published=0.99, n=4, **changes):
         {
             "number": int(k),
             "loss": float(v),
-            "held_out": float(v) + 0.2 if k % 50 == 0 else None,
             "information": 8.0 - float(v),
             "scale": 10 * (1 - np.exp(-k / 100)),
-            "quality": 1 - np.exp(-k / 100) if k % 100 == 0 else None,
         }
+        | ({"held_out": float(v) + 0.2} if k % 50 == 0 else {})
+        | ({"quality": 1 - np.exp(-k / 100)} if k % 100 == 0 else {})
         for k, v in zip(steps, loss, strict=True)
     ]
-    run = {
+    record = {
+        "format": 1,
         "experiment": "zimmermann2021/table1",
         "cell": cell,
         "seed": seed,
-        "spec": {"world": {"space": {"kind": "sphere", "n": n}}, "model": {"loss": "infonce"}},
-        "score": "linear_r2",
+        "status": "done",
+        "error": None,
+        "warnings": [],
         "scores": {
-            "unsupervised": {"linear_r2": value + 0.001 * seed, "mcc": 0.61},
             "identity": {"linear_r2": 0.64, "mcc": 0.5},
             "supervised": {"linear_r2": 0.999, "mcc": 0.99},
+            "unsupervised": {
+                "linear_r2": value + 0.001 * seed,
+                "mcc": 0.61,
+                "mcc_per_factor": [0.6] * n,
+            },
         },
-        "published": {"score": "linear_r2", "value": published, "spread": 0.002},
-        "limits": False,
+        "measures": {"total_variation": 0.25},
         "curve": curve,
-        "correlations": np.abs(np.corrcoef(z.T, h.T)[:n, n:]).tolist(),
-        "scatter": {"true": z.tolist(), "codes": h.tolist()},
-        "learned": [9.8],
-        "truth": [10.0],
+        "correlation": np.corrcoef(z.T, h.T)[:n, n:].tolist(),
+        "scatter": {"true": z.tolist(), "recovered": h.tolist()},
+        "scale": {"name": "kappa", "learned": 9.8, "true": 10.0},
         "guarantee": derive_guarantee("sphere", "uniform", "vmf").to_dict(),
-        "seconds": 31.5 + seed,
+        "seconds": {"unsupervised": 30.0, "total": 31.5 + seed},
         "versions": {"isolatent": "0.1.0", "torch": "2.9"},
-        "command": f"isolatent reproduce zimmermann2021/table1 --cell {cell} --seed {seed}",
-        "error": None,
+        "command": f"isolatent reproduce zimmermann2021/table1 --cells {cell} --first-seed {seed}",
+        "started": "2025-01-01T00:00:00+00:00",
     }
-    return run | changes
+    return record | changes
+
+
+def make_results(cells, records, name="zimmermann2021/table1"):
+    return {"name": name, "title": "Table 1", "note": "", "cells": cells}, records
 
 
 @pytest.fixture(scope="session")
@@ -56,17 +118,51 @@ def run_of():
 
 
 @pytest.fixture(scope="session")
-def runs():
+def cell_of():
+    return make_cell
+
+
+@pytest.fixture(scope="session")
+def results_of():
+    return make_results
+
+
+@pytest.fixture(scope="session")
+def results():
     """Rows of every verdict."""
+    weights = {"name": "weight", "learned": [5, 9, 16, 21], "true": [5.0, 10.0, 15.0, 20.0]}
+    nan = {"status": "diverged", "error": "the loss is nan at step 12", "scores": {}}
+    nothing = dict.fromkeys(["curve", "correlation", "scatter", "scale", "guarantee"])
+    first = make_results(
+        [
+            make_cell("sphere_vmf10"),
+            make_cell("sphere_laplace"),
+            make_cell("box_normal_free", 58.26, 3.0, limits=True),
+            make_cell("found_after_all", 58.26, 3.0, limits=True),
+            make_cell("above", 95.0),
+            make_cell("diverged"),
+            make_cell("not_yet_run"),
+        ],
+        [
+            *(make_run("sphere_vmf10", seed, 0.99) for seed in range(3)),
+            make_run("sphere_laplace", 0, 0.91, n=10),
+            make_run("box_normal_free", 0, 0.7),
+            make_run("found_after_all", 0, 0.9),
+            make_run("above", 0, 0.995, scale=weights),
+            make_run("diverged", 0, **nan, **nothing),
+        ],
+    )
+    sparse = {"cell": "sparse", "seed": 0, "scores": {"unsupervised": {"mcc": 1}}}
     return [
-        *(make_run("sphere_vmf10", seed, 0.9986) for seed in range(3)),
-        make_run("sphere_laplace", 0, 0.91, n=10),
-        make_run("box_normal_free", 0, 0.7, 0.5826, limits=True),
-        make_run("above", 0, 0.995, 0.95, learned=[5, 9, 16], truth=[5.0, 10.0, 15.0]),
-        make_run("failed", 0, error="FloatingPointError: the loss is nan at step 12"),
-        {
-            "experiment": "rusak2025/sphere",
-            "cell": "sparse",
-            "scores": {"unsupervised": {"mcc": 1}},
-        },
+        first,
+        ({"name": "rusak2025/sphere", "cells": [{"name": "sparse", "metric": "mcc"}]}, [sparse]),
     ]
+
+
+@pytest.fixture(scope="session")
+def reproduced(tmp_path_factory):
+    """A directory in which three cells were really run, with two seeds."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    (folder / "tiny.toml").write_text(TINY)
+    reproduce(find_experiment(folder / "tiny.toml"), Store(folder / "out"), [0, 1], jobs=1)
+    return folder / "out"

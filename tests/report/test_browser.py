@@ -16,7 +16,7 @@ from html import unescape
 import pytest
 
 import isolatent as iso
-from isolatent.report import page_of_fit, page_of_runs, render_page, write_report
+from isolatent.report import page_of_fit, page_of_runs, read_results, render_page, write_report
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 BROWSER = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -122,15 +122,16 @@ def probe(folder, page, width, dark):
 
 
 @pytest.fixture(scope="module")
-def pages(runs):
-    """Of an experiment, of a fit with and without the truth."""
+def pages(results, reproduced):
+    """Of an experiment, made up and real, of a fit with and without the truth."""
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
     recipe = iso.Recipe(steps=60, batch=128)
     model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(world)
     z, _ = world.sample_latents(300)
     x = world.observe(z).numpy()
     return {
-        "runs": page_of_runs(runs),
+        "runs": page_of_runs(results),
+        "real": page_of_runs(read_results(reproduced)),
         "fit": page_of_fit(model, x, command="isolatent fit x.npy " + "--option value " * 30),
         "demo": page_of_fit(model, x, z.numpy(), truth=[9.0]),
     }
@@ -138,13 +139,17 @@ def pages(runs):
 
 @pytest.mark.parametrize(
     ("name", "width", "dark"),
-    [("runs", 1200, False), ("runs", 390, True), ("fit", 390, False), ("demo", 1200, True)],
+    [
+        *(("runs", 1200, False), ("runs", 390, True)),
+        *(("real", 1200, True), ("real", 390, False)),
+        *(("fit", 390, False), ("demo", 1200, True)),
+    ],
 )
 def test_the_page_is_drawn_and_fits(pages, tmp_path, name, width, dark):
     told = probe(tmp_path, pages[name], width, dark)
     assert (told["width"], told["dark"]) == (width, dark)
     assert told["overflow"] <= 0
-    assert len(told["plots"]) == {"runs": 43, "fit": 6, "demo": 7}[name]
+    assert len(told["plots"]) == {"runs": 52, "real": 18, "fit": 6, "demo": 7}[name]
     for plot in told["plots"]:
         assert min(plot["size"]) > 80, plot
         assert plot["marked"] > 20, plot
@@ -152,9 +157,10 @@ def test_the_page_is_drawn_and_fits(pages, tmp_path, name, width, dark):
     assert told["faint"] == []
 
 
-def test_the_table_sorts_by_every_column(pages, tmp_path):
-    told = probe(tmp_path, pages["runs"], 1200, False)
-    rows = len(pages["runs"].table)
+@pytest.mark.parametrize("name", ["runs", "real"])
+def test_the_table_sorts_by_every_column(pages, tmp_path, name):
+    told = probe(tmp_path, pages[name], 1200, False)
+    rows = len(pages[name].table)
     assert told["marked_heads"] == 1
     assert told["status"] == f"Sorted by {list(told['sorts'])[-1]}, descending."
     for name, ((up, rising), (down, falling)) in told["sorts"].items():
@@ -162,7 +168,7 @@ def test_the_table_sorts_by_every_column(pages, tmp_path):
         assert len(rising) == rows
         assert sorted(rising) == sorted(falling)
     number = lambda text: float(text.split(" ")[0].replace("−", "-"))  # noqa: E731
-    for name in ("Ours", "Paper", "Difference", "Seeds"):
+    for name in ("Ours [%]", "Paper [%]", "Difference", "Seeds"):
         for (_, shown), sign in zip(told["sorts"][name], (1, -1), strict=True):
             known = [number(text) for text in shown if text != "–"]
             assert known == sorted(known, key=lambda v, sign=sign: sign * v)
@@ -184,10 +190,11 @@ def test_a_complaint_would_be_seen(tmp_path):
     assert len(browse(tmp_path, "bad.html")[1]) == 1
 
 
-def test_text_is_never_run(tmp_path, run_of):
+def test_text_is_never_run(tmp_path, run_of, cell_of, results_of):
     evil = "<img src=x onerror=alert(1)></script><script>document.title='owned'</script>"
-    run = run_of("x", spec={evil: evil}, command=evil, experiment=evil)
-    write_report(tmp_path / "report.html", page_of_runs([run | {"cell": evil}]))
+    run = run_of(evil, command=evil, error=evil, status=evil, warnings=[evil])
+    given = results_of([cell_of(evil, note=evil, extra={evil: evil})], [run], evil)
+    write_report(tmp_path / "report.html", page_of_runs([given]))
     document, console = browse(tmp_path, "report.html")
     assert console == []
     assert "<img" not in document

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isolatent.experiments.results import Row as Result
 from isolatent.report import (
     Cell,
     Curve,
-    Estimate,
     Moment,
     Page,
     Row,
@@ -81,6 +81,7 @@ def page_with(text):
         numbers,
         (1.0, 2.0),
         (),
+        False,
         {
             "equivalence": text,
             "assumptions": [{"text": text, "kind": text}],
@@ -93,15 +94,15 @@ def page_with(text):
         (text,),
     )
     rows = tuple(
-        Row(name, text, text, Estimate(0.5, 0.1, 3), Estimate(0.6), verdict)
+        Row(text, Result(name, text, text, text, 50.0, 1.0, 3, 3, 60.0, None, -10.0, text), verdict)
         for name in (text, f"{text}2")
     )
     return Page(text, (text,), rows, (cell,), ((text, text),))
 
 
 @pytest.fixture(scope="module")
-def outline(runs):
-    return Outline(render_page(page_of_runs(runs)))
+def outline(results):
+    return Outline(render_page(page_of_runs(results)))
 
 
 def test_the_page_is_in_order(outline):
@@ -137,8 +138,8 @@ def test_every_figure_has_a_name_and_every_picture_a_description(outline):
         assert any(e["tag"] == "figure" for e in picture["inside"])
 
 
-def test_nothing_comes_from_elsewhere(runs):
-    html = render_page(page_of_runs(runs))
+def test_nothing_comes_from_elsewhere(results):
+    html = render_page(page_of_runs(results))
     assert not re.search(r"https?:|//\w|\bsrc\s*=|url\(|@import", html)
     policies = [
         e["attributes"]["content"]
@@ -149,8 +150,8 @@ def test_nothing_comes_from_elsewhere(runs):
     assert policies[0].startswith("default-src 'none'; script-src 'sha256-")
 
 
-def test_the_same_page_gives_the_same_text(runs):
-    assert render_page(page_of_runs(runs)) == render_page(page_of_runs(runs))
+def test_the_same_page_gives_the_same_text(results):
+    assert render_page(page_of_runs(results)) == render_page(page_of_runs(results))
 
 
 @settings(max_examples=60, deadline=None)
@@ -199,18 +200,32 @@ def test_an_empty_page_and_an_empty_cell_are_pages():
     Outline(render_page(page_of_runs([])))
 
 
-def test_long_pages_are_folded(runs, run_of):
-    short = Outline(render_page(page_of_runs(runs[:1])))
-    assert not any(e["attributes"].get("class") == "fold" for e in short.all("details"))
-    long = Outline(render_page(page_of_runs([run_of(f"cell{k}") for k in range(9)])))
-    assert sum(e["attributes"].get("class") == "fold" for e in long.all("details")) == 9
+def test_long_pages_are_folded(run_of, cell_of, results_of):
+    def folds(count):
+        names = [f"cell{k}" for k in range(count)]
+        page = page_of_runs([results_of([*map(cell_of, names)], [*map(run_of, names)])])
+        details = Outline(render_page(page)).all("details")
+        return sum(e["attributes"].get("class") == "fold" for e in details)
+
+    assert (folds(1), folds(9)) == (0, 9)
 
 
-def test_many_factors_are_cut_short_and_said_to_be(run_of):
-    html = render_page(page_of_runs([run_of("wide", n=40)]))
+def test_many_factors_are_cut_short_and_said_to_be(run_of, cell_of, results_of):
+    html = render_page(page_of_runs([results_of([cell_of("wide")], [run_of("wide", n=40)])]))
     assert "The first 20 of 40 factors." in html
     assert html.count("<rect") == 1600
     assert len(html) < 400_000
+
+
+def test_red_marks_what_was_not_reached(results):
+    """And nothing else: neither a limit that was passed nor a row without a published figure."""
+    rows = Outline(render_page(page_of_runs(results))).all("tr")[1:9]
+    red = [e["text"] for e in rows if e["attributes"].get("class") == "bad"]
+    assert [re.search("worse|diverged|missing", text)[0] for text in red] == [
+        "worse",
+        "diverged",
+        "missing",
+    ]
 
 
 def test_writing_loses_nothing(tmp_path):

@@ -7,109 +7,151 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isolatent.checks import IsolatentWarning
-from isolatent.report import Estimate, compare, page_of_runs, render_page
-from isolatent.report.stored import read_runs
+from isolatent.experiments.results import Row, rows_of, verdict
+from isolatent.report import judge, page_of_runs, read_results, render_page
 
-scores = st.floats(0, 1)
-spreads = st.none() | st.floats(0, 0.3)
+scores = st.floats(0, 100)
+spreads = st.none() | st.floats(0, 30)
+
+
+def row(mean, published, spread=None, runs=1, seeds=None, **about):
+    seeds = (0 if mean is None else runs) if seeds is None else seeds
+    told = verdict(mean, published, spread, **about)
+    return Row("e", "c", "unsupervised", "mcc", mean, None, seeds, runs, published, spread, 0, told)
 
 
 @given(scores, scores, scores, spreads)
 def test_more_is_never_worse(low, high, paper, spread):
     low, high = sorted((low, high))
     order = ["missed", "reached", "above"]
-    first, second = (compare(Estimate(v), Estimate(paper, spread)).kind for v in (low, high))
+    first, second = (judge(row(mean, paper, spread)).kind for mean in (low, high))
     assert order.index(first) <= order.index(second)
-
-
-@given(scores, scores, spreads)
-def test_our_own_spread_does_not_help(ours, paper, spread):
-    assert compare(Estimate(ours, 0.5, 3), Estimate(paper, spread)) == compare(
-        Estimate(ours), Estimate(paper, spread)
-    )
 
 
 @given(scores, scores)
 def test_a_row_that_shows_a_limit_is_no_fault(ours, paper):
-    assert not compare(Estimate(ours), Estimate(paper), limits=True).is_bad
+    shown = judge(row(ours, paper, limits=True))
+    assert shown.kind == "limit"
+    assert not shown.is_bad
+    assert (shown.text == "identified here, not in the paper") == (ours >= 80)
 
 
-def test_a_figure_reaches_itself():
-    assert compare(Estimate(0.99), Estimate(0.99)).text == "reached"
-    assert compare(Estimate(0.98), Estimate(0.99)).kind == "reached"  # up to rounding
-    assert compare(None, Estimate(0.99)).is_bad
-    assert compare(Estimate(0.9), None).kind == "open"
+@pytest.mark.parametrize(
+    ("given", "kind", "bad"),
+    [
+        (row(99.0, 99.0, 0.1), "reached", False),
+        (row(98.6, 99.0, 0.1), "reached", False),
+        (row(98.0, 99.0, 0.1), "missed", True),
+        (row(None, 99.0, runs=0), "missing", True),
+        (row(None, None, runs=0), "open", False),
+        (row(None, 99.0, ended=["diverged"]), "failed", True),
+        (row(None, None, ended=["diverged"]), "open", False),
+        (row(None, None, ended=["failed"]), "failed", True),
+        (row(99.0, 99.0, runs=3, seeds=2), "failed", True),
+        (row(99.0, None), "open", False),
+    ],
+)
+def test_what_is_red(given, kind, bad):
+    shown = judge(given)
+    assert (shown.kind, shown.is_bad) == (kind, bad)
+    assert shown.text.startswith(given.verdict)
 
 
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9))
-def test_estimates_are_means_and_standard_deviations(values):
-    estimate = Estimate.of([*values, math.nan])
-    assert estimate.mean == pytest.approx(np.mean(values), abs=1e-9)
-    assert estimate.seeds == len(values)
-    if len(values) > 1:
-        assert estimate.spread == pytest.approx(np.std(values, ddof=1), abs=1e-9)
+def test_runs_become_rows(results):
+    page = page_of_runs(results)
+    assert [row.verdict.text for row in page.table] == [
+        "within the paper's spread",
+        "worse",
+        "fails as published",
+        "identified here, not in the paper",
+        "better",
+        "diverged",
+        "missing",
+        "nothing published",
+    ]
+    first = page.table[0].result
+    assert first.seeds == first.runs == 3
+    assert first.mean == pytest.approx(99.1)
+    assert ("Run shown below", "seed 1, the median") in page.cells[0].facts
+    assert page.cells[4].learned == (5, 9, 16, 21)
+    assert page.cells[4].paired
+    assert page.cells[5].errors == ("seed 0 diverged: the loss is nan at step 12",)
+    assert (
+        "Not reached: "
+        + ", ".join(
+            f"zimmermann2021/table1: {name}"
+            for name in ("sphere_laplace", "diverged", "not_yet_run")
+        )
+        in page.summary[-1]
+    )
 
 
-def test_runs_become_rows(runs):
-    page = page_of_runs(runs)
-    kinds = [row.verdict.kind for row in page.table]
-    assert kinds == ["reached", "missed", "limit", "above", "failed", "open"]
-    first = page.table[0]
-    assert first.ours.seeds == first.runs == 3
-    assert first.ours.mean == pytest.approx(0.9996)
-    assert ("Run shown below", "the median one, seed 1") in page.cells[0].facts
-    assert page.cells[1].verdict.text == "not reached: 0.0800 below the paper"
-    assert "nan at step 12" in page.cells[4].errors[0]
-    assert any("sphere_laplace" in text for text in page.summary)
+def test_the_page_has_the_numbers_of_the_table(results):
+    """There is one arithmetic, that of ``isolatent results``."""
+    rows = [row for experiment, records in results for row in rows_of(experiment, records)]
+    shown = [row.result for row in page_of_runs(results).table]
+    assert shown == [row for row in rows if row.approach == "unsupervised"]
 
 
-def test_a_failed_seed_is_told(run_of):
-    page = page_of_runs([run_of("a", 0), run_of("a", 1, error="boom")])
-    row = page.table[0]
-    assert (row.ours.seeds, row.runs) == (1, 2)
-    assert row.verdict.is_bad
-    assert row.verdict.text == "1 of 2 runs failed; the others: reached"
-
-
-def test_the_order_of_the_seeds_does_not_matter(run_of):
-    runs = [run_of("a", seed) for seed in range(4)]
-    one, other = page_of_runs(runs), page_of_runs(runs[::-1])
-    assert one.table[0].ours.mean == pytest.approx(other.table[0].ours.mean)
+def test_the_order_of_the_seeds_does_not_matter(run_of, cell_of, results_of):
+    records = [run_of("a", seed) for seed in range(4)]
+    one, other = (
+        page_of_runs([results_of([cell_of("a")], part)]) for part in (records, records[::-1])
+    )
+    assert one.table[0].result.mean == pytest.approx(other.table[0].result.mean)
     assert one.cells[0].scatter == other.cells[0].scatter
 
 
 @settings(max_examples=80, deadline=None)
 @given(st.data())
-def test_what_a_run_lacks_or_garbles_is_not_shown(run_of, data):
+def test_what_a_run_lacks_or_garbles_is_not_shown(run_of, cell_of, results_of, data):
     run = run_of("a", n=2)
-    keys = sorted(set(run) - {"cell"})
-    for key in data.draw(st.lists(st.sampled_from(keys), unique=True)):
+    for key in data.draw(st.lists(st.sampled_from(sorted(set(run) - {"cell"})), unique=True)):
+        del run[key]
+    drawn = ["curve", "correlation", "scatter", "scale", "guarantee", "measures", "command"]
+    for key in data.draw(st.lists(st.sampled_from(drawn), unique=True)):
         garbled = [None, [], {}, "text", 3, [[1], [1, 2]], [{}], math.nan, {"true": [[1.0]]}]
         run[key] = data.draw(st.sampled_from(garbled))
-    render_page(page_of_runs([run]))
-    render_page(page_of_runs([{k: v for k, v in run.items() if v is not None}]))
+    cell = cell_of("a")
+    for key in data.draw(st.lists(st.sampled_from(sorted(set(cell) - {"name"})), unique=True)):
+        del cell[key]
+    render_page(page_of_runs([results_of([cell], [run])]))
 
 
-def test_what_is_no_run_is_refused():
-    with pytest.raises(ValueError, match=r"runs\[0\] must be a dictionary"):
-        page_of_runs([{"seed": 0}])
+def test_the_same_experiment_twice_has_two_headings(results):
+    page = page_of_runs([results[0], results[0]])
+    assert len({cell.name for cell in page.cells}) == len(page.cells) == 14
 
 
-def test_runs_are_read_from_all_shapes_of_files(tmp_path):
-    (tmp_path / "deep").mkdir()
-    run = '{"experiment": "e", "cell": "%s"}'
-    (tmp_path / "a.json").write_text(run % "a")
-    (tmp_path / "b.json").write_text(f"[{run % 'b'}, {run % 'c'}]")
-    (tmp_path / "c.json").write_text(f'{{"runs": [{run % "d"}]}}')
-    (tmp_path / "deep" / "d.jsonl").write_text(f"{run % 'e'}\n\n{run % 'f'}\n")
-    (tmp_path / "other.json").write_text('{"something": "else"}')
-    assert [r["cell"] for r in read_runs(tmp_path)] == list("abcdef")
-    (tmp_path / "x.json").write_text('{"experiment": "e", ')
-    with pytest.warns(IsolatentWarning, match=r"x\.json was left out"):
-        assert len(read_runs(tmp_path)) == 6
+def test_weights_of_several_ways_stand_in_a_row(run_of, cell_of, results_of):
+    scale = {"name": "weight", "learned": [[1.0, 2.0], [3.0, 4.0]], "true": [[1, 2], [3, 5]]}
+    run = run_of("a", scale=scale)
+    (cell,) = page_of_runs([results_of([cell_of("a")], [run])]).cells
+    assert (cell.learned, cell.truth) == ((1.0, 2.0, 3.0, 4.0), (1, 2, 3, 5))
 
 
-def test_numpy_numbers_are_numbers(run_of):
-    run = run_of("x") | {"seconds": np.float32(3.5), "learned": [np.float64(2.0)]}
-    assert page_of_runs([run]).cells[0].learned == (2.0,)
+def test_real_runs_are_shown(reproduced):
+    page = page_of_runs(read_results(reproduced.parent))  # also from a directory above
+    vmf, two, unfit = page.cells
+    assert [row.verdict.kind for row in page.table] == ["missed", "limit", "failed"]
+    assert page.summary[0] == "Three worlds, hardly trained. Twenty steps teach nothing."
+    assert {score.of for score in vmf.scores} == {
+        "observations as they are",
+        "observations as they are, paper",
+        "trained on the factors",
+        "recovered",
+        "recovered, paper",
+    }
+    for cell, n in ((vmf, 3), (two, 4)):
+        assert [len(curve.moments) > 0 for curve in cell.curves] == [True, True]
+        assert np.shape(cell.correlations) == (n, n)
+        assert np.min(cell.correlations) >= 0
+        assert np.shape(cell.scatter.true) == np.shape(cell.scatter.codes)
+        assert cell.guarantee["equivalence"]
+    assert (len(vmf.learned), vmf.truth) == (1, (10.0,))
+    assert (len(two.learned), two.truth) == (4, (5.0, 5.0, 25.0, 25.0))
+    assert len(unfit.errors) == 2
+    html = render_page(page)
+    claims = [cell.guarantee["equivalence"] for cell in (vmf, two)]
+    for text in ("sphere_vmf", "two_values", "worse", "Quality", *claims, "Copy the command"):
+        assert text in html

@@ -309,7 +309,9 @@ def results(
         str | None,
         typer.Option(help="markdown, csv or parquet.  [default: by --export; markdown]"),
     ] = None,
-    export: Annotated[Path | None, typer.Option(help="Write to this file.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write to this file; .png for a figure.")
+    ] = None,
 ) -> None:
     """Print results beside what was published, with a verdict for each score."""
     from isolatent.cli.reproduce import run_results

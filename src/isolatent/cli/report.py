@@ -58,15 +58,15 @@ def demo_page_path() -> Path | None:
 
 
 def _page_of_runs(directory: Path) -> Page:
-    from isolatent.report import page_of_runs
-    from isolatent.report.stored import read_runs
+    from isolatent.report import page_of_runs, read_results
 
-    runs = read_runs(directory)
-    if not runs:
+    results = read_results(directory)
+    if not results:
         raise FileNotFoundError(
-            f"DIRECTORY: {directory} holds neither a model (model.json) nor runs of an experiment"
+            f"DIRECTORY: {directory} holds neither a model (model.json) nor results that "
+            "`isolatent reproduce` wrote"
         )
-    return page_of_runs(runs)
+    return page_of_runs(results)
 
 
 def _page_of_model(

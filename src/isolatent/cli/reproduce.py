@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,7 +22,9 @@ from isolatent.experiments import (
     tabulate,
 )
 
-__all__ = ["print_experiments", "run_reproduce", "run_results"]
+__all__ = ["print_experiments", "run_reproduce", "run_results", "write_overview"]
+
+TABLE_MARK = "<!-- written by isolatent reproduce -->"
 
 
 def print_experiments() -> None:
@@ -53,27 +56,70 @@ def run_reproduce(
         experiment = select_cells(experiment, cells)
     store = Store(out)
     chosen = [*range(first_seed, first_seed + seeds)]
-    with ReproductionDisplay(experiment, seeds, store, quiet) as display:
-        summary = reproduce(
-            experiment, store, chosen, backend=backend, jobs=jobs, budget=budget, tell=display
-        )
+    try:
+        with ReproductionDisplay(experiment, seeds, store, quiet) as display:
+            summary = reproduce(
+                experiment, store, chosen, backend=backend, jobs=jobs, budget=budget, tell=display
+            )
+    except KeyboardInterrupt:
+        write_overview(out)
+        raise
     counts = {"done": summary.done, "finished before": summary.skipped} | {
         name: count for name in ("diverged", "failed", "left") if (count := getattr(summary, name))
     }
     typer.echo(", ".join(f"{count} {name}" for name, count in counts.items()) + f"; in {out}")
     if summary.left:
         typer.echo("the budget was used up; the same command goes on with what is left")
+    write_overview(out)
     return 1 if summary.failed else 0
 
 
+def write_overview(out: Path) -> None:
+    """Write or refresh the page, the table and a figure of each experiment in a directory."""
+    from isolatent.report import is_report, page_of_runs, read_results, write_report
+    from isolatent.report.plots import can_draw, write_figure
+
+    rows = tabulate(Store(out))
+    if not rows:
+        return
+    written = []
+    page, table = out / "report.html", out / "table.md"
+    if page.exists() and not is_report(page):
+        typer.echo(f"isolatent: {page} was not written by isolatent and is left as it is", err=True)
+    else:
+        write_report(page, page_of_runs(read_results(out)), overwrite=True)
+        written.append(page)
+    if table.exists() and not table.read_text(encoding="utf-8").startswith(TABLE_MARK):
+        typer.echo(
+            f"isolatent: {table} was not written by isolatent and is left as it is", err=True
+        )
+    else:
+        partial = table.with_name(f".{table.name}.{os.getpid()}")
+        partial.write_text(f"{TABLE_MARK}\n\n{as_markdown(rows)}", encoding="utf-8")
+        partial.replace(table)
+        written.append(table)
+    if can_draw():
+        for name in dict.fromkeys(row.experiment for row in rows):
+            figure = out / f"{name.replace('/', '-')}.png"
+            write_figure([row for row in rows if row.experiment == name], figure)
+            written.append(figure)
+    else:
+        typer.echo("no figure: matplotlib is missing (pip install 'isolatent[bench]')")
+    typer.echo(f"wrote {', '.join(map(str, written))}")
+
+
 def run_results(directory: Path, kind: str | None, target: Path | None) -> None:
-    """Print or write the table of a directory of results."""
+    """Print or write the table of a directory of results, or its figure if FILE is a .png."""
     if kind is not None:
         check_one_of("--format", kind, ("markdown", "csv", "parquet"))
     rows = tabulate(Store(directory))
     if not rows:
         raise FileNotFoundError(f"{directory} holds no results; `isolatent reproduce` writes them")
-    if target is not None:
+    if target is not None and kind is None and target.suffix == ".png":
+        from isolatent.report.plots import write_figure
+
+        write_figure(rows, target)
+    elif target is not None:
         export(rows, target, kind)
     elif kind == "parquet":
         raise ValueError("--format parquet needs --export FILE")

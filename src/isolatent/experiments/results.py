@@ -13,11 +13,23 @@ from typing import Any
 from isolatent.checks import check_one_of
 from isolatent.experiments.store import Store
 
-__all__ = ["FORMATS", "Row", "as_csv", "as_markdown", "export", "tabulate", "verdict"]
+__all__ = [
+    "FORMATS",
+    "Row",
+    "as_csv",
+    "as_markdown",
+    "export",
+    "rows_of",
+    "seeds_text",
+    "spread_text",
+    "tabulate",
+    "verdict",
+]
 
 FORMATS = ("markdown", "csv", "parquet")
 CLOSE = 0.5  # points
 NOT_IDENTIFIED = 80.0  # per cent, below which the factors were not found one by one
+IDENTIFIED = "identified here, not in the paper"
 
 
 @dataclass(frozen=True)
@@ -31,7 +43,8 @@ class Row:
         metric: The score.
         mean: Over seeds.
         std: The sample standard deviation over seeds, of two or more.
-        seeds: How many have finished.
+        seeds: How many runs gave the score.
+        runs: How many have ended, also those that diverged or failed.
         published: The paper's mean.
         spread: The paper's standard deviation.
         difference: Ours less the paper's.
@@ -45,6 +58,7 @@ class Row:
     mean: float | None
     std: float | None
     seeds: int
+    runs: int
     published: float | None
     spread: float | None
     difference: float | None
@@ -53,24 +67,38 @@ class Row:
 
 def tabulate(store: Store) -> list[Row]:
     """A row for each approach of each cell that was asked for."""
-    rows = []
-    for experiment in store.experiments():
-        records = store.records(experiment["name"])
-        for cell in experiment["cells"]:
-            own = [record for record in records if record["cell"] == cell["name"]]
-            rows += [
-                _row(experiment["name"], cell, approach, own) for approach in cell["approaches"]
-            ]
-    return rows
+    return [
+        row
+        for experiment in store.experiments()
+        for row in rows_of(experiment, store.records(experiment["name"]))
+    ]
+
+
+def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows of one experiment, as ``Store.experiments`` and ``Store.records`` give it.
+
+    Example:
+        >>> cell = {"name": "a", "metric": "mcc", "published": {"unsupervised": {"value": 99.0}}}
+        >>> record = {"cell": "a", "scores": {"unsupervised": {"mcc": 0.9}}}
+        >>> (row,) = rows_of({"name": "own", "cells": [cell]}, [record])
+        >>> row.mean, row.verdict
+        (90.0, 'worse')
+    """
+    return [
+        _row(str(experiment["name"]), cell, approach, own)
+        for cell in experiment["cells"]
+        for own in [[record for record in records if record["cell"] == cell["name"]]]
+        for approach in cell.get("approaches", ["unsupervised"])
+    ]
 
 
 def _row(
     experiment: str, cell: Mapping[str, Any], approach: str, records: Sequence[Mapping[str, Any]]
 ) -> Row:
-    metric = cell["metric"]
-    scores = [record["scores"].get(approach, {}).get(metric) for record in records]
+    metric = cell.get("metric", "linear_r2")
+    scores = [((record.get("scores") or {}).get(approach) or {}).get(metric) for record in records]
     values = [100 * float(score) for score in scores if score is not None]
-    paper = cell["published"].get(approach, {})
+    paper = cell.get("published", {}).get(approach, {})
     mean = statistics.fmean(values) if values else None
     published = paper.get("value")
     return Row(
@@ -81,6 +109,7 @@ def _row(
         mean=mean,
         std=statistics.stdev(values) if len(values) > 1 else None,
         seeds=len(values),
+        runs=len(records),
         published=published,
         spread=paper.get("spread"),
         difference=None if mean is None or published is None else mean - published,
@@ -88,8 +117,8 @@ def _row(
             mean,
             published,
             paper.get("spread"),
-            limits=cell["limits"] and approach == "unsupervised",
-            ended=[record["status"] for record in records],
+            limits=bool(cell.get("limits")) and approach == "unsupervised",
+            ended=[record.get("status", "") for record in records],
         ),
     )
 
@@ -118,7 +147,7 @@ def verdict(
     if mean is None:
         return next((kind for kind in ("diverged", "failed") if kind in ended), "missing")
     if limits:
-        return "fails as published" if mean < NOT_IDENTIFIED else "better"
+        return "fails as published" if mean < NOT_IDENTIFIED else IDENTIFIED
     if published is None:
         return "nothing published"
     difference = round(mean - published, 9)
@@ -141,7 +170,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
         for row in rows:
             if row.experiment == experiment:
                 cells = [row.cell, row.approach, row.metric, spread_text(row.mean, row.std)]
-                cells += [str(row.seeds), spread_text(row.published, row.spread)]
+                cells += [seeds_text(row), spread_text(row.published, row.spread)]
                 cells += ["" if row.difference is None else f"{row.difference:+.2f}", row.verdict]
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
@@ -152,6 +181,11 @@ def spread_text(value: float | None, spread: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
+
+
+def seeds_text(row: Row) -> str:
+    """``3``, or ``2 of 3`` where a run gave no score."""
+    return str(row.seeds) if row.seeds == row.runs else f"{row.seeds} of {row.runs}"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -168,7 +202,7 @@ def _write_parquet(rows: Sequence[Row], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"seeds": pa.int64()} | {
+    kinds = {"seeds": pa.int64(), "runs": pa.int64()} | {
         name: pa.float64() for name in ("mean", "std", "published", "spread", "difference")
     }
     schema = pa.schema([(field.name, kinds.get(field.name, pa.string())) for field in fields(Row)])

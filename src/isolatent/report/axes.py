@@ -116,7 +116,7 @@ class Frame:
         """Axes for values of these ranges in a picture of that size."""
         width, height = size
         return cls(
-            Axis(*x, 52, width - 10),
+            Axis(*x, 58, width - 10),
             Axis(*y, height - 40, top),
             *labels,
             ticks(*x, marks[0]),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from isolatent.report.verdicts import Estimate, Verdict
+from isolatent.report.verdicts import Verdict
+
+if TYPE_CHECKING:
+    from isolatent.experiments import Row as Result
 
 __all__ = ["Cell", "Curve", "Facts", "Matrix", "Moment", "Page", "Row", "Scatter", "Score"]
 
@@ -76,10 +79,11 @@ class Cell:
         codes: Codes, rows by columns, where there is no truth to show them against.
         learned: The learned scale (one number) or weights Λ̂.
         truth: The world's.
+        paired: Whether the learned weights are in the order of the true ones.
         guarantee: What ``Guarantee.to_dict`` gives.
         spec: Everything the run depends on, as plain data.
         command: What reruns it.
-        errors: What runs ended with, if they failed.
+        errors: Which runs gave no score, and why.
     """
 
     name: str
@@ -94,6 +98,7 @@ class Cell:
     codes: Matrix = ()
     learned: tuple[float, ...] = ()
     truth: tuple[float, ...] = ()
+    paired: bool = False
     guarantee: Mapping[str, Any] | None = None
     spec: Mapping[str, Any] | None = None
     command: str | None = None
@@ -102,15 +107,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table of ours beside the paper's."""
+    """A row of the table of ours beside the paper's.
 
-    experiment: str
+    Attributes:
+        cell: The heading of its cell on the page.
+        result: The figures.
+        verdict: What they say.
+    """
+
     cell: str
-    score: str
-    ours: Estimate | None
-    published: Estimate | None
+    result: Result
     verdict: Verdict
-    runs: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,124 +1,120 @@
-"""The page of an experiment: many runs, each a plain dictionary, beside what was published."""
+"""The page of experiments: every cell's runs beside what was published."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any, TypeAlias
 
+from isolatent.experiments.results import Row as Result
+from isolatent.experiments.results import rows_of, spread_text
 from isolatent.report.page import Cell, Curve, Facts, Matrix, Moment, Page, Row, Scatter, Score
+from isolatent.report.stored import Results
 from isolatent.report.table import score_name
-from isolatent.report.verdicts import Estimate, Verdict, compare, failed
+from isolatent.report.verdicts import judge
 
 __all__ = ["page_of_runs"]
 
-Run: TypeAlias = Mapping[str, Any]
+Record: TypeAlias = Mapping[str, Any]
 
-OURS = "unsupervised"
 SCORED = {
     "identity": "observations as they are",
-    OURS: "recovered",
+    "unsupervised": "recovered",
     "supervised": "trained on the factors",
 }
+QUALITY = "linear_r2"  # what runs measure while they train
+ALIGNED = "after the best assignment, and with the sign that correlates"
 
 
-def page_of_runs(runs: Sequence[Run], title: str = "") -> Page:
-    """Group runs by experiment and cell, and compare each cell with what was published.
+def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
+    """Show every cell of some experiments, compared with what was published for it.
 
-    What a run lacks is not shown. A run whose ``"error"`` is set counts as failed, whatever else
-    it holds. Figures of factors and weights are those of the run with the median score.
+    A record is what :func:`isolatent.experiments.execute` gives; what it lacks is not shown.
+    Figures of factors and weights are those of the run with the median score.
 
     Args:
-        runs: Dictionaries with ``"experiment"``, ``"cell"`` and, as far as there are,
-            ``"seed", "spec", "score", "scores", "published", "limits", "curve", "correlations",
-            "scatter", "learned", "truth", "guarantee", "seconds", "versions", "command", "error"``.
+        results: Each an experiment and its records, as :func:`read_results` gives them.
         title: The page's heading; the experiments' names if empty.
 
     Example:
-        >>> run = {"experiment": "table1", "cell": "vmf", "score": "mcc",
-        ...        "scores": {"unsupervised": {"mcc": 0.9}}, "published": {"value": 0.99}}
-        >>> page_of_runs([run]).table[0].verdict.text
-        'not reached: 0.0900 below the paper'
+        >>> cell = {"name": "vmf", "metric": "mcc", "published": {"unsupervised": {"value": 99.0}}}
+        >>> record = {"cell": "vmf", "seed": 0, "scores": {"unsupervised": {"mcc": 0.9}}}
+        >>> page_of_runs([({"name": "own", "cells": [cell]}, [record])]).table[0].verdict.text
+        'worse'
     """
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for k, run in enumerate(runs):
-        if not isinstance(run, Mapping) or "cell" not in run:
-            raise ValueError(f"runs[{k}] must be a dictionary with 'experiment' and 'cell'")
-        key = str(run.get("experiment") or ""), str(run["cell"])
-        groups.setdefault(key, []).append(run)
-    several = len({experiment for experiment, _ in groups}) > 1
-    made = [
-        _group(experiment, name, members, several) for (experiment, name), members in groups.items()
-    ]
+    names = list(dict.fromkeys(str(experiment["name"]) for experiment, _ in results))
+    made = list(_made(results, several=len(names) > 1))
     table = tuple(row for row, _ in made)
-    names = list(dict.fromkeys(row.experiment for row in table if row.experiment))
     return Page(
         title or ", ".join(names) or "Report of runs",
-        _summary(table),
+        (*_told(results), *_summary(table)),
         table,
         tuple(cell for _, cell in made),
-        _versions(runs),
+        _versions(record for _, records in results for record in records),
     )
 
 
-def _group(experiment: str, name: str, runs: list[Run], several: bool) -> tuple[Row, Cell]:
-    done = [run for run in runs if not run.get("error")]
-    published_score, published = _published(runs)
-    score = next((str(run["score"]) for run in runs if run.get("score")), published_score)
-    score = score or next((name for run in done for name in _names(run)), "")
-    ours = Estimate.of([v for run in done if (v := _score(run, OURS, score)) is not None])
-    verdict = _verdict(runs, done, ours, published)
-    heading = f"{experiment}: {name}" if several and experiment else name
-    shown = _median(done, score)
+def _made(results: Sequence[Results], several: bool) -> Iterator[tuple[Row, Cell]]:
+    taken: Counter[str] = Counter()
+    for experiment, records in results:
+        rows = rows_of(experiment, records)
+        for spec in experiment["cells"]:
+            name = str(spec["name"])
+            heading = f"{experiment['name']}: {name}" if several else name
+            taken[heading] += 1
+            if taken[heading] > 1:  # the same experiment in two directories
+                heading = f"{heading} ({taken[heading]})"
+            own = [record for record in records if record["cell"] == name]
+            yield _row_and_cell(heading, spec, [row for row in rows if row.cell == name], own)
+
+
+def _row_and_cell(
+    heading: str, spec: Mapping[str, Any], rows: list[Result], records: list[Record]
+) -> tuple[Row, Cell]:
+    result = rows[-1]  # the approach that is the point: the model, if it was asked for
+    verdict = judge(result)
+    shown = _median(records, result)
+    learned, truth = _weights(shown.get("scale"))
     cell = Cell(
         heading,
         verdict=verdict,
-        facts=_facts(runs, done, ours, published, score, shown),
-        scores=_scores(done, _promised(shown)),
-        curves=tuple(c for run in done if (c := _curve(run)).moments),
-        quality=score_name(score) or "score",
-        correlations=_matrix(shown.get("correlations")),
+        facts=_facts(spec, records, result, shown),
+        scores=_scores(records, rows, _promised(shown)),
+        curves=tuple(c for record in records if (c := _curve(record)).moments),
+        quality=score_name(QUALITY),
+        correlations=_absolute(shown.get("correlation")),
         scatter=_scatter(shown.get("scatter")),
-        alignment=str(shown.get("alignment") or ""),
-        learned=_numbers(shown.get("learned")),
-        truth=_numbers(shown.get("truth")),
+        alignment=ALIGNED,
+        learned=learned,
+        truth=truth,
+        paired=True,
         guarantee=g if isinstance(g := shown.get("guarantee"), Mapping) else None,
-        spec=s if isinstance(s := (shown or runs[0]).get("spec"), Mapping) else None,
-        command=_text((shown or runs[0]).get("command")),
+        spec=spec,
+        command=None if (command := shown.get("command")) is None else str(command),
         errors=tuple(
-            f"seed {run.get('seed', '?')}: {run['error']}" for run in runs if run.get("error")
+            f"seed {record.get('seed', '?')} {record.get('status', 'failed')}: {error}"
+            for record in records
+            if (error := record.get("error"))
         ),
     )
-    return Row(experiment, heading, score, ours, published, verdict, len(runs)), cell
+    return Row(heading, result, verdict), cell
 
 
-def _verdict(
-    runs: list[Run], done: list[Run], ours: Estimate | None, published: Estimate | None
-) -> Verdict:
-    lost = len(runs) - len(done)
-    if not done:
-        return failed("all runs failed" if lost > 1 else "the run failed")
-    verdict = compare(ours, published, any(run.get("limits") for run in runs))
-    if lost:
-        kind = verdict.kind if verdict.is_bad else "failed"
-        return Verdict(kind, f"{lost} of {len(runs)} runs failed; the others: {verdict.text}")
-    return verdict
+def _told(results: Sequence[Results]) -> Iterator[str]:
+    """The titles and notes of the experiments."""
+    for experiment, _ in results:
+        title, note = (str(experiment.get(key) or "") for key in ("title", "note"))
+        parts = [part if part.endswith(".") else f"{part}." for part in (title, note) if part]
+        if parts:
+            yield (f"{experiment['name']}: " if len(results) > 1 else "") + " ".join(parts)
 
 
 def _summary(table: Sequence[Row]) -> tuple[str, ...]:
-    counts = Counter(row.verdict.kind for row in table)
-    words = {
-        "reached": "reached",
-        "above": "above the paper",
-        "missed": "not reached",
-        "failed": "with failed runs",
-        "limit": "shown by the paper as not identified",
-        "open": "without a published figure",
-    }
-    told = ", ".join(f"{counts[kind]} {text}" for kind, text in words.items() if counts[kind])
+    counts = Counter(row.result.verdict for row in table)
+    told = "; ".join(f"{count} {text}" for text, count in counts.most_common())
     rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
     bad = [row.cell for row in table if row.verdict.is_bad]
     return (f"{rows}: {told}." if table else "There are no runs.",) + (
@@ -126,102 +122,90 @@ def _summary(table: Sequence[Row]) -> tuple[str, ...]:
     )
 
 
-def _facts(
-    runs: list[Run],
-    done: list[Run],
-    ours: Estimate | None,
-    published: Estimate | None,
-    score: str,
-    shown: Run,
-) -> Facts:
+def _facts(spec: Mapping[str, Any], records: list[Record], result: Result, shown: Record) -> Facts:
+    name = score_name(result.metric)
     facts = []
-    if ours is not None:
-        facts.append((f"Ours, {score_name(score)}", f"{ours}, {ours.seeds} of {len(runs)} runs"))
-    if published is not None:
-        facts.append((f"Paper, {score_name(score)}", str(published)))
-    seeds = [str(run["seed"]) for run in runs if run.get("seed") is not None]
-    if seeds:
-        facts.append(("Seeds", ", ".join(seeds)))
-    seconds = [s for run in done if (s := _number(run.get("seconds"))) is not None]
-    if seconds:
+    if result.mean is not None:
+        facts.append((f"Ours, {name}", f"{spread_text(result.mean, result.std)} %"))
+    if result.published is not None:
+        facts.append((f"Paper, {name}", f"{spread_text(result.published, result.spread)} %"))
+    if seeds := ", ".join(str(r["seed"]) for r in records if r.get("seed") is not None):
+        facts.append(("Seeds", seeds))
+    times = [(record.get("seconds") or {}).get("total") for record in records]
+    if seconds := [s for time in times if (s := _number(time)) is not None]:
         facts.append(("Time of a run", f"{statistics.fmean(seconds):.3g} s"))
-    if len(done) > 1 and shown.get("seed") is not None:
-        facts.append(("Run shown below", f"the median one, seed {shown['seed']}"))
-    return tuple(facts)
+    if result.seeds > 1 and shown.get("seed") is not None:
+        facts.append(("Run shown below", f"seed {shown['seed']}, the median"))
+    facts += _measures(shown.get("measures"))
+    if spec.get("note"):
+        facts.append(("Note", str(spec["note"])))
+    told = dict.fromkeys(str(text) for record in records for text in record.get("warnings") or ())
+    return (*facts, *(("Warning", text) for text in told))
 
 
-def _versions(runs: Iterable[Run]) -> Facts:
-    found: dict[str, list[str]] = {}
-    for run in runs:
-        versions = run.get("versions")
-        for name, number in versions.items() if isinstance(versions, Mapping) else ():
-            if str(number) not in found.setdefault(str(name), []):
-                found[str(name)].append(str(number))
-    return tuple((name, ", ".join(numbers)) for name, numbers in sorted(found.items()))
+def _measures(measures: Any) -> Iterator[tuple[str, str]]:
+    for name, value in measures.items() if isinstance(measures, Mapping) else ():
+        parts = value.items() if isinstance(value, Mapping) else [("", value)]
+        known = [(part, number) for part, item in parts if (number := _number(item)) is not None]
+        if known:
+            text = ", ".join(f"{part.replace('_', ' ')} {v:.3g}".strip() for part, v in known)
+            yield str(name).replace("_", " ").capitalize(), text
 
 
-def _published(runs: list[Run]) -> tuple[str | None, Estimate | None]:
-    for run in runs:
-        published = run.get("published")
-        if (
-            isinstance(published, Mapping)
-            and (value := _number(published.get("value"))) is not None
-        ):
-            spread = _number(published.get("spread"))
-            return _text(published.get("score")), Estimate(value, spread)
-    return None, None
+def _versions(records: Iterable[Record]) -> Facts:
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        for name, number in (record.get("versions") or {}).items():
+            found.setdefault(str(name), {})[str(number)] = None
+    told = [f"{name} {' and '.join(numbers)}" for name, numbers in sorted(found.items())]
+    return (("Software", ", ".join(told)),) if told else ()
 
 
-def _promised(run: Run) -> str | None:
-    guarantee = run.get("guarantee")
+def _promised(record: Record) -> str | None:
+    guarantee = record.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("equivalence"):
-        return _text(guarantee.get("metric"))
+        return str(guarantee.get("metric"))
     return None
 
 
-def _scores(done: list[Run], promised: str | None) -> tuple[Score, ...]:
-    kinds = list(SCORED)
-    names: list[str] = []
-    for run in done:
-        scores = run.get("scores")
-        for kind, values in scores.items() if isinstance(scores, Mapping) else ():
-            kinds += [kind] if kind not in kinds else []
-            names += [n for n in values if n not in names] if isinstance(values, Mapping) else []
+def _scores(records: list[Record], rows: list[Result], promised: str | None) -> tuple[Score, ...]:
+    """Every score that is a single number, in per cent, with the paper's where it has one."""
     found = []
-    for kind in kinds:
-        for name in names:
-            estimate = Estimate.of(
-                [v for run in done if (v := _score(run, kind, name)) is not None]
-            )
-            if estimate is not None:
-                bold = kind == OURS and name == promised
-                found.append(Score(name, SCORED.get(kind, str(kind)), str(estimate), bold))
+    for row in rows:
+        of = SCORED.get(row.approach, row.approach)
+        own = [(record.get("scores") or {}).get(row.approach) or {} for record in records]
+        for name in dict.fromkeys(name for scores in own for name in scores):
+            values = [100 * v for scores in own if (v := _number(scores.get(name))) is not None]
+            if values:
+                spread = statistics.stdev(values) if len(values) > 1 else None
+                text = spread_text(statistics.fmean(values), spread) + " %"
+                bold = row.approach == "unsupervised" and name == promised
+                found.append(Score(name, of, text, bold))
+        if row.mean is not None and row.published is not None:
+            text = spread_text(row.published, row.spread) + " %"
+            found.append(Score(row.metric, f"{of}, paper", text))
     return tuple(found)
 
 
-def _names(run: Run) -> list[str]:
-    """The scores of a run's codes."""
-    scores = run.get("scores")
-    values = scores.get(OURS) if isinstance(scores, Mapping) else None
-    return list(map(str, values)) if isinstance(values, Mapping) else []
-
-
-def _score(run: Run, kind: str, name: str) -> float | None:
-    scores = run.get("scores")
-    values = scores.get(kind) if isinstance(scores, Mapping) else None
-    value = values.get(name) if isinstance(values, Mapping) else None
-    return _number(value.get("value") if isinstance(value, Mapping) else value)
-
-
-def _median(done: list[Run], score: str) -> Run:
-    scored = [(v, k) for k, run in enumerate(done) if (v := _score(run, OURS, score)) is not None]
+def _median(records: list[Record], result: Result) -> Record:
+    """The record with the median score; any where there is no score."""
+    scored = [
+        (v, k)
+        for k, record in enumerate(records)
+        if (
+            v := _number(
+                ((record.get("scores") or {}).get(result.approach) or {}).get(result.metric)
+            )
+        )
+        is not None
+    ]
     if not scored:
-        return done[0] if done else {}
-    return done[sorted(scored)[(len(scored) - 1) // 2][1]]
+        return records[0] if records else {}
+    return records[sorted(scored)[(len(scored) - 1) // 2][1]]
 
 
-def _curve(run: Run) -> Curve:
-    steps = run.get("curve")
+def _curve(record: Record) -> Curve:
+    steps = record.get("curve")
     moments = tuple(
         Moment(
             int(step["number"]),
@@ -233,14 +217,34 @@ def _curve(run: Run) -> Curve:
         for step in (steps if isinstance(steps, Sequence) else ())
         if isinstance(step, Mapping) and _number(step.get("number")) is not None
     )
-    return Curve(f"seed {run.get('seed', '?')}", moments)
+    return Curve(f"seed {record.get('seed', '?')}", moments)
 
 
 def _scatter(value: Any) -> Scatter | None:
     if not isinstance(value, Mapping):
         return None
-    true, codes = _matrix(value.get("true")), _matrix(value.get("codes"))
+    true, codes = _matrix(value.get("true")), _matrix(value.get("recovered"))
     return Scatter(true, codes) if true and len(true) == len(codes) else None
+
+
+def _weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The learned and the true scale or weights; those of several ways one after the other."""
+    if not isinstance(scale, Mapping):
+        return (), ()
+    learned, truth = (_flat(scale.get(key)) for key in ("learned", "true"))
+    return learned, truth if len(truth) in (1, len(learned)) else ()
+
+
+def _flat(value: Any) -> tuple[float, ...]:
+    """Numbers, however they are nested; nothing if something else is among them."""
+    if isinstance(value, list | tuple):
+        parts = [_flat(item) for item in value]
+        return tuple(v for part in parts for v in part) if all(parts) else ()
+    return () if (single := _number(value)) is None else (single,)
+
+
+def _absolute(value: Any) -> Matrix:
+    return tuple(tuple(map(abs, row)) for row in _matrix(value))
 
 
 def _matrix(value: Any) -> Matrix:
@@ -253,18 +257,7 @@ def _matrix(value: Any) -> Matrix:
     return rows if len({len(row) for row in rows}) == 1 and rows[0] else ()
 
 
-def _numbers(value: Any) -> tuple[float, ...]:
-    if (single := _number(value)) is not None:
-        return (single,)
-    values = [_number(item) for item in (value if isinstance(value, Sequence) else ())]
-    return tuple(v for v in values if v is not None) if None not in values else ()
-
-
 def _number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     return float(value) if math.isfinite(value) else None
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)

@@ -54,7 +54,7 @@ def cell_section(cell: Cell, anchor: str, folded: bool) -> Markup:
         element("p", verdict_mark(cell.verdict)) if cell.verdict is not None else None,
         facts_list(cell.facts),
         *(
-            element("p", element("strong", "A run failed: "), error, class_="error")
+            element("p", element("strong", "A run gave no score: "), error, class_="error")
             for error in cell.errors
         ),
         *body,
@@ -245,18 +245,21 @@ def _weights(cell: Cell, anchor: str) -> Markup | None:
         return _part("Learned scale", element("p", f"learned {learned[0]:.4g}{true}"))
     key = f"{anchor}-weights"
     if len(truth) == len(learned):
-        pairs = zip(sorted(truth), sorted(learned), strict=True)
+        if not cell.paired:
+            truth, learned = tuple(sorted(truth)), tuple(sorted(learned))
+        pairs = zip(truth, learned, strict=True)
         described = ", ".join(f"{a:.3g} learned as {b:.3g}" for a, b in list(pairs)[:40])
         picture = figures.points(
             key,
             "Weights Λ̂",
-            sorted(truth),
-            sorted(learned),
+            truth,
+            learned,
             ("true weight", "learned weight"),
             f"Learned weights against true ones: {described}.",
             diagonal=True,
         )
-        caption = "Learned weights Λ̂ against the true ones, both sorted; on the line they agree."
+        order = "of each factor" if cell.paired else "both sorted"
+        caption = f"Learned weights Λ̂ against the true ones, {order}; on the line they agree."
     else:
         picture = figures.bars(key, "Weights Λ̂", learned, ("code", "learned weight"))
         caption = "Learned weights Λ̂, one for each code."

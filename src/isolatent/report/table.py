@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from isolatent.experiments.results import CLOSE, NOT_IDENTIFIED, seeds_text, spread_text
 from isolatent.report.markup import Markup, element, join
 from isolatent.report.page import Row
-from isolatent.report.verdicts import MARGIN, Verdict
+from isolatent.report.verdicts import KINDS, Verdict
 
 __all__ = ["results_table", "score_name", "scrolling", "verdict_mark"]
 
@@ -17,8 +18,8 @@ SCORE_NAMES = {
     "block_r2": "R² (blocks)",
     "block_mcc": "MCC (blocks)",
 }
-NUMERIC = ("Ours", "Paper", "Difference", "Seeds")
-COLUMNS = ("Row", "Verdict", "Score", *NUMERIC)  # the verdict early: a phone shows the left
+NUMERIC = ("Ours [%]", "Paper [%]", "Difference", "Seeds")
+COLUMNS = ("Row", "Verdict", *NUMERIC, "Score")  # the verdict early: a phone shows the left
 
 
 def score_name(name: str) -> str:
@@ -28,7 +29,7 @@ def score_name(name: str) -> str:
 
 def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
     """Ours beside the paper's, to be sorted by any column."""
-    several = len({row.experiment for row in rows}) > 1
+    several = len({row.result.experiment for row in rows}) > 1
     columns = [*COLUMNS, *(("Experiment",) if several else ())]
     heads = (
         element(
@@ -50,9 +51,10 @@ def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
         aria_describedby="results-rule",
     )
     rule = (
-        "Means ± standard deviations over seeds. A row is reached if our mean is at most "
-        f"{MARGIN} below the paper’s, or at most the paper’s own spread if that is larger. "
-        "Press a heading to sort."
+        "Means ± standard deviations over seeds, in per cent. A row is reached if it is within the "
+        f"paper’s own spread or {CLOSE:g} points of its figure, or above; red rows are not. Where "
+        "the paper shows that factors are not identified, less than "
+        f"{NOT_IDENTIFIED:g} % fails as published. Press a heading to sort."
     )
     return join(
         element("p", rule, id="results-rule", class_="muted"),
@@ -61,43 +63,39 @@ def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
 
 
 def _table_row(row: Row, anchors: Mapping[str, str], several: bool) -> Markup:
-    ours, published = row.ours, row.published
-    difference = None if ours is None or published is None else ours.mean - published.mean
+    result = row.result
     anchor = anchors.get(row.cell)
-    name = row.cell.removeprefix(f"{row.experiment}: ")
-    seeds = 0 if ours is None else ours.seeds or 0
+    name = row.cell.removeprefix(f"{result.experiment}: ")
     return element(
         "tr",
         element(
             "th", name if anchor is None else element("a", name, href=f"#{anchor}"), scope="row"
         ),
         element("td", verdict_mark(row.verdict), data_value=_order(row.verdict), class_="told"),
-        element("td", score_name(row.score), class_="name"),
-        _numeric(None if ours is None else ours.mean, "–" if ours is None else str(ours)),
-        _numeric(
-            None if published is None else published.mean,
-            "–" if published is None else str(published),
-        ),
-        _numeric(difference, "–" if difference is None else _signed(difference)),
-        _numeric(seeds, str(seeds) if seeds == row.runs else f"{seeds} of {row.runs}"),
-        element("td", row.experiment) if several else None,
+        _numeric(result.mean, spread_text(result.mean, result.std)),
+        _numeric(result.published, spread_text(result.published, result.spread)),
+        _numeric(result.difference, _signed(result.difference)),
+        _numeric(result.seeds, seeds_text(result)),
+        element("td", score_name(result.metric), class_="name"),
+        element("td", result.experiment) if several else None,
         class_="bad" if row.verdict.is_bad else None,
     )
 
 
 def _numeric(value: float | None, text: str) -> Markup:
     known = value is not None and math.isfinite(value)
-    return element("td", text, class_="number", data_value=repr(value) if known else "")
+    return element("td", text or "–", class_="number", data_value=repr(value) if known else "")
 
 
-def _signed(value: float) -> str:
-    text = f"{value:+.4f}".replace("-", "−")
-    return "0.0000" if text[1:] == "0.0000" else text
+def _signed(value: float | None) -> str:
+    if value is None:
+        return ""
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
 
 
 def _order(verdict: Verdict) -> int:
-    """The worst first."""
-    return ["failed", "missed", "limit", "open", "reached", "above"].index(verdict.kind)
+    return [*KINDS].index(verdict.kind)
 
 
 def verdict_mark(verdict: Verdict) -> Markup:

@@ -1,0 +1,48 @@
+"""What is swept is seen in the names; pictures are drawn where matplotlib is."""
+
+import pytest
+
+from isolatent.experiments import find_experiment
+from isolatent.experiments.results import rows_of
+from isolatent.report import plots
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "series"),
+    [
+        ("zimmermann2021/table2", None, 0),
+        ("zimmermann2021/figure2", "marginal", 9),
+        ("rusak2025/figure2", "lambda", 2),
+        ("rusak2025/scaling", "batch", 7),
+        ("matthes2023/concentration", "sigma", 4),
+        ("matthes2023/synthetic", None, 0),
+    ],
+)
+def test_sweeps_of_the_papers(name, label, series):
+    names = [cell.name for cell in find_experiment(name).cells]
+    found = plots.swept(names)
+    if label is None:
+        assert found is None
+        return
+    assert (found[0], len(found[1])) == (label, series)
+    assert sorted(cell for points in found[1].values() for _, cell in points) == sorted(names)
+    for points in found[1].values():
+        assert [x for x, _ in points] == sorted({x for x, _ in points})
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setattr(plots, "can_draw", lambda: False)
+    with pytest.raises(ValueError, match=r"isolatent\[bench\]"):
+        plots.write_figure([], tmp_path / "a.png")
+
+
+def test_rows_and_lines_are_drawn(results, cell_of, run_of, results_of, tmp_path):
+    pytest.importorskip("matplotlib")
+    names = [f"{loss}-sigma{value}" for loss in "ab" for value in (0, 0.1, 1)]
+    sweep = results_of([cell_of(n) for n in names], [run_of(n) for n in names[:4]], "sweep")
+    rows = [row for given in [*results, sweep] for row in rows_of(*given)]
+    path = tmp_path / "all.png"
+    for _ in range(2):  # it is replaced
+        plots.write_figure(rows, path)
+        assert path.read_bytes().startswith(b"\x89PNG")
+    assert [p.name for p in tmp_path.iterdir()] == ["all.png"]
