@@ -76,11 +76,11 @@ class Pace:
         before = [loss for s, loss in self._measured if step - 2 * length < s <= step - length]
         if len(self._measured) < FEWEST or min(len(before), len(last)) < 2:
             return False
-        # Means, since a least value among noisy ones is least by chance; and two standard errors,
+        # Means, since a least value among noisy ones is least by chance; and a standard error,
         # since a gain that drowns in noise may still be one.
         gained = fmean(before) - fmean(last)
         error = math.sqrt(variance(before) / len(before) + variance(last) / len(last))
-        return gained + 2 * error < self.recipe.tolerance * (first[1] - best)
+        return gained + error < self.recipe.tolerance * (first[1] - best)
 
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""

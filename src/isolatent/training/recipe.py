@@ -49,7 +49,7 @@ class Recipe:
     averaging: float = 0.05
     weight_decay: float = 1e-2
     saturation: float = 0.15
-    tolerance: float = 3e-3
+    tolerance: float = 5e-3
     part: int | None = None
 
     def __post_init__(self) -> None:
