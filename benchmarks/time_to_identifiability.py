@@ -92,7 +92,8 @@ def run_papers(row: Row, seed: int, limit: float) -> Record:
     anisotropic = "aniso" in row.name
     watch = Watch(row, seed)
     torch.manual_seed(seed)
-    head = BoxHead(1.0, learn_bound=True) if row.model["space"] == "box" else SphereHead()
+    heads = {"box": BoxHead(1.0, learn_bound=True), "sphere": SphereHead()}
+    head = heads.get(row.model["space"], nn.Identity())
     encoder = nn.Sequential(PaperMLP(N, N), head)
     p = {"laplace": 1.0, "normal": 2.0, "gennorm": row.model["p"]}.get(row.model["conditional"])
     loss = (
@@ -222,7 +223,7 @@ def _table(stored: Record) -> str:
                 f"| {name} | {score} | {recipe} | {record['threads']} | {' | '.join(shown)} "
                 f"| {last[row.score]:.4f} | {last['step']} | {last['seconds']:.0f} s |"
             )
-    lines += ["", *_ratios(stored), ""]
+    lines += ["", *_ratios(stored), "", *_weights(stored), ""]
     return "\n".join(lines)
 
 
@@ -240,6 +241,19 @@ def _ratios(stored: Record) -> Iterator[str]:
             ("—", "—") if quick is None else (f"{quick:.1f} s", f"{best['seconds'] / quick:.0f}×")
         )
         yield f"| {row.name} | {best[row.score]:.4f} | {best['seconds']:.0f} s | {got} | {ratio} |"
+
+
+def _weights(stored: Record) -> Iterator[str]:
+    """Learned weights of the anisotropic world beside the true ones."""
+    record = stored.get("aniso_linspace ours 0")
+    if record is None:
+        return
+    yield "| Λ | " + " | ".join(f"{value:.1f}" for value in record["true_weights"]) + " |"
+    yield "|---" * (1 + len(record["weights"])) + "|"
+    yield "| Λ̂ | " + " | ".join(f"{value:.1f}" for value in record["weights"]) + " |"
+    pairs = zip(record["weights"], record["true_weights"], strict=True)
+    yield ""
+    yield f"At most {100 * max(abs(a / b - 1) for a, b in pairs):.0f} % off."
 
 
 def _plot(stored: Record) -> None:

@@ -151,14 +151,14 @@ def test_wrong_arguments(arguments, fit, message):
 )
 def test_potentials_are_those_asked_for_also_after_loading(tmp_path, potentials, kinds):
     recipe = iso.Recipe(steps=2, batch=8)
-    model = iso.ContrastiveICA(3, loss="nce", potentials=potentials, recipe=recipe).fit(X, X)
+    model = iso.ContrastiveICA(3, loss="nce", potentials=potentials, recipe=recipe).fit(X, X + 0.1)
     model.save(tmp_path)
     for loss in (model.loss_, iso.ContrastiveICA.load(tmp_path).loss_):
         assert (type(loss.potential), type(loss.potential_pos)) == kinds
 
 
 def test_transform_checks_its_input():
-    model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=1, batch=8)).fit(X, X)
+    model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=1, batch=8)).fit(X, X + 0.1)
     with pytest.raises(ValueError, match="X has 2 features, but ContrastiveICA is expecting 3"):
         model.transform(X[:, :2])
     with pytest.raises(ValueError, match="could not convert string to float: 'a'"):
@@ -173,4 +173,4 @@ def test_a_loss_that_explodes_stops_with_a_reason():
             return (h * torch.inf).sum()
 
     with pytest.raises(FloatingPointError, match="at step 1; try a smaller learning_rate"):
-        iso.ContrastiveICA(3, loss=Exploding(), recipe=SHORT).fit(X, X)
+        iso.ContrastiveICA(3, loss=Exploding(), recipe=SHORT).fit(X, X + 0.1)

@@ -168,7 +168,7 @@ def test_only_the_first_process_reports_and_writes(together):
     for name in names[1:]:
         assert first[name]["steps_seen"] == STEPS
         assert second[name]["steps_seen"] == 0
-        assert first[name]["written"] == [10, 20, 30]
+        assert first[name]["written"] == [0, 10, 20, 30]
         assert second[name]["written"] == []
         assert Checkpoints(directory / name).steps() == [20, 30]
         assert not list((directory / name).glob(".*"))

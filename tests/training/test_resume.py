@@ -301,7 +301,7 @@ def test_a_finished_run_is_given_back(tmp_path, whole):
 def test_old_checkpoints_are_replaced_by_a_new_run(tmp_path):
     stopped(tmp_path, 20)
     stopped(tmp_path, 4, random_state=8)
-    assert Checkpoints(tmp_path).steps() == [4]
+    assert Checkpoints(tmp_path).steps() == [0, 4]
 
 
 @pytest.mark.parametrize("end", [".json", ".safetensors"])

@@ -199,7 +199,8 @@ def _train(
     from isolatent.training import ContrastiveICA, CsvLog, ProgressDisplay, Recipe
 
     settings = {"steps": run.steps, "batch": run.batch}
-    recipe = Recipe(**{name: value for name, value in settings.items() if value is not None})
+    given = {name: value for name, value in settings.items() if value is not None}
+    recipe = Recipe(**given)
     if recipe.batch % (processes := place.devices * place.nodes):
         raise ValueError(
             f"--batch must be a multiple of --devices times --nodes, {processes}, "
@@ -212,7 +213,7 @@ def _train(
         conditional=beliefs.conditional,
         p=beliefs.p,
         loss=run.loss,
-        recipe=recipe,
+        recipe=recipe if given else None,  # without one, few pairs get small batches
         lag=run.lag or 1,
         random_state=run.seed,
         accelerator=place.accelerator,
@@ -309,7 +310,7 @@ def _has_checkpoint(out: Path) -> bool:
 def _is_ours(out: Path) -> bool:
     """Whether what would be replaced there was written by isolatent, and there is something."""
     model, log = out / "model.json", out / "log.csv"
-    ours = [_has_checkpoint(out)]
+    ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
     if model.exists():
         try:
             content = json.loads(model.read_bytes())

@@ -18,6 +18,7 @@ __all__ = ["GEOMETRIES", "SaturatedInfoNCE", "WallPotential"]
 GEOMETRIES = ("sphere", "box", "free")
 RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}
 GRID = 257  # points of the unit interval on which a kernel is balanced
+MOST_NATS = 4.0  # that a kernel on that grid may hold, below log(GRID) by a good deal
 SWEEPS = 200  # of the balancing, which converges by a factor of two or more each
 
 
@@ -34,8 +35,9 @@ class SaturatedInfoNCE(ContrastiveLoss):
 
     ω is such that the kernel holds a share ``resolution`` of the log B nats. The walls of a box
     take away neighbours, which would push codes against them; b balances that: with it each row
-    and each column of the kernel has mean one over uniform codes, and uniform codes are a minimum
-    whatever ω. A sphere has no walls. Free codes are first divided by their root mean square.
+    and each column of the kernel has mean one over uniform codes, which makes uniform codes a
+    stationary point whatever ω, and a minimum where the kernel is positive definite (p ≤ 2). A
+    sphere has no walls. Free codes are first divided by their root mean square.
 
     Alignment is worth A nats whatever the data's scale; codes that contract make it weaker, so they
     cannot collapse. What is left of its pull is a warp of each coordinate that
@@ -86,7 +88,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
         if geometry == "sphere":
             width = _sphere_kernel(n, nats)
         else:
-            width, table = _interval_kernel(nats / n, check_real("p", p, at_least=1))
+            most = MOST_NATS  # a kernel narrower than the grid cannot be balanced on it
+            width, table = _interval_kernel(min(nats / n, most), check_real("p", p, at_least=1))
             walls = WallPotential(table) if geometry == "box" else None
         super().__init__(
             Lp(p=p, weights=width),

@@ -19,7 +19,7 @@ class Straightening(nn.Module):
     that are the factors up to a warp :math:`h_k = w_k(z_k)` of each have pairs at a local distance
     proportional to :math:`w_k'`. So the map with slope :math:`(E[|h'_k - h_k|^p \mid h_k])^{-1/p}`
     undoes it. It starts as the identity; :meth:`fit` estimates it piecewise linear, over parts that
-    hold equally many pairs, from the range of the codes onto that from 0 to 1.
+    hold equally many middles of pairs, from the range of the codes onto that from 0 to 1.
 
     Args:
         n: Number of codes.

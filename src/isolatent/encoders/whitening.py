@@ -62,6 +62,8 @@ class Whitening(nn.Module):
             count = total
         if count < 2:
             raise ValueError(f"batches must hold at least 2 rows in all, got {count}")
+        if not bool(scatter.isfinite().all()):
+            raise ValueError("batches must hold numbers whose squares are finite")
         variances, axes = torch.linalg.eigh(scatter / (count - 1))
         floor = self.tolerance * float(variances.max())
         if floor <= 0:

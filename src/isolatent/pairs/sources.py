@@ -134,7 +134,8 @@ class ArrayPairs:
 class SeriesPairs:
     """Pairs from a recording: a moment and one a little later, within the same session.
 
-    Anchors are uniform over all moments that have a positive; the lag is uniform over those of the
+    Anchors are uniform over all moments that have a positive, and none comes twice in a batch
+    unless there are fewer; the lag is uniform over those of the
     window that stay inside the session. A session is an unbroken run of one value in ``groups``.
 
     Args:
@@ -229,7 +230,7 @@ class SeriesPairs:
         """Draw ``batch`` pairs."""
         check_integer("batch", batch, at_least=1)
         check_generator("generator", generator)
-        drawn = _integers(int(self._anchors_up_to[-1]), batch, generator)
+        drawn = _distinct(len(self), batch, generator)
         session = np.searchsorted(self._anchors_up_to, drawn, side="right")
         before = np.where(session > 0, self._anchors_up_to[session - 1], 0)
         anchor = self._starts[session] + drawn - before

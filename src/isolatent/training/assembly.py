@@ -44,10 +44,13 @@ from isolatent.evaluation import (
 __all__ = [
     "ENCODERS",
     "LOSSES",
+    "Beliefs",
     "build_encoder",
     "build_loss",
     "build_saturated_loss",
+    "dtype_of",
     "guarantee_of",
+    "head_of",
 ]
 
 ENCODERS = ("mlp", "paper", "conv", "residual")
@@ -94,7 +97,7 @@ def build_encoder(name: str, shape: tuple[int, ...], beliefs: Beliefs) -> nn.Mod
     head = matching_head(beliefs.space)
     if head == "sphere":
         layers.append(SphereHead())
-        if beliefs.similarity == "weighted":
+        if beliefs.similarity == "weighted" and beliefs.marginal == "uniform":
             layers.append(PrincipalAxes(n))
     elif head == "box":
         layers += [BoxHead(learn_bound=False), Straightening(n, beliefs.exponent or 2.0)]
@@ -137,6 +140,8 @@ def potentials_of(loss: str, beliefs: Beliefs) -> str:
 def build_saturated_loss(name: str, beliefs: Beliefs, batch: int) -> SaturatedInfoNCE | None:
     """What replaces the loss where it saturates; None where nothing is known that would."""
     if name != "infonce" or beliefs.similarity == "weighted" or batch < 3:
+        return None
+    if potentials_of(name, beliefs) != "none":  # it has no place for them
         return None
     geometry = matching_head(beliefs.space)
     p = 2.0 if geometry == "sphere" or beliefs.exponent is None else beliefs.exponent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import warnings
@@ -189,7 +190,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         processes = connect(self.accelerator, self.devices, self.nodes, self.precision)
         seed = processes.agree(seed)
         training, source, held_out = self._prepare(source, seed, recipe, beliefs, processes)
-        identity = self._identity(seed, recipe)
+        identity = self._identity(seed, recipe) | {"data": _digest(held_out)}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if saved is not None:
@@ -226,7 +227,8 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     ) -> Self:
         """Train one pass over more pairs, at a constant rate; the first call starts a model.
 
-        A pass is as many steps as it takes to draw each pair once; 1 for an endless source.
+        A pass is as many steps as it takes to draw each pair once; 1 for an endless source. After
+        ``fit`` or ``load`` it starts anew, since those keep no optimiser.
         """
         recipe, beliefs = self._check()
         started = hasattr(self, "_training")
@@ -354,7 +356,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """What must be the same for a run to be the same."""
         names = (
             *("n_components", "space", "marginal", "conditional", "p"),
-            *("loss", "potentials", "encoder", "lag"),
+            *("loss", "potentials", "encoder", "lag", "precision"),
         )
         values = {name: getattr(self, name) for name in names}
         plain = {k: repr(v) if isinstance(v, nn.Module) else v for k, v in values.items()}
@@ -373,6 +375,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 raise TypeError(f"X must hold real numbers, got dtype {X.dtype}")
             if reset:
                 self.n_features_in_ = math.prod(X.shape[1:])
+                self._shape: tuple[int, ...] = X.shape[1:]
             return X
         array: np.ndarray[Any, Any] = validate_data(
             self,
@@ -381,6 +384,12 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             dtype=[np.float64, np.float32],
             ensure_min_samples=2 if reset else 1,
         )
+        if reset:
+            self._shape = array.shape[1:]
+            constant = np.flatnonzero(array.max(0) == array.min(0))
+            if len(constant):
+                names = getattr(self, "feature_names_in_", np.arange(array.shape[1]))[constant]
+                raise ValueError(f"X must vary in every column, but {[*names]} are constant")
         return array
 
     def _as_source(self, X: Any, X_pos: Any, groups: Any, reset: bool) -> PairSource:
@@ -399,7 +408,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
                 f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
             )
         x = self._as_array(X, reset)
-        return ArrayPairs(x, self._as_array(X_pos, False) if not reset else _plain(X_pos, x.dtype))
+        return ArrayPairs(x, self._as_array(X_pos, False))
 
     def _prepare(
         self,
@@ -454,10 +463,10 @@ def _is_source(X: Any) -> bool:
     return isinstance(X, World | PairSource) and not hasattr(X, "__array__")
 
 
-def _plain(values: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    if isinstance(values, Tensor):
-        values = values.detach().cpu().numpy()
-    return values if isinstance(values, np.memmap) else np.asarray(values, dtype=dtype)
+def _digest(held_out: tuple[Tensor, Tensor]) -> str:
+    """What tells one set of data from another, as far as the held-out pairs show it."""
+    parts = (part.contiguous().cpu().numpy().tobytes() for part in held_out)
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
 def _float_like(array: np.ndarray[Any, Any]) -> type:

@@ -271,6 +271,8 @@ def fit_encoder(
     recipe, pace, processes = training.recipe, training.pace, training.processes
     identity = identity or {}
     saved_at = time.monotonic()
+    if checkpoints is not None and training.number == 0:
+        training.save(checkpoints, identity)  # so that there is something to resume at any moment
     with _patient_interrupt(checkpoints is not None) as interrupted:
         while training.number < pace.total:
             number = training.number + 1
@@ -293,10 +295,14 @@ def fit_encoder(
             if processes.size == 1:  # several must agree, and a clock would not make them
                 due = time.monotonic() - saved_at >= save_every
             last = number == pace.total
-            if checkpoints is not None and (due or last or interrupted.is_set()):
+            # Several processes must leave the loop together, so they ask each other now and then.
+            stop = interrupted.is_set()
+            if processes.size > 1:
+                stop = due and processes.any(stop)
+            if checkpoints is not None and (due or last or stop):
                 training.save(checkpoints, identity)
                 saved_at = time.monotonic()
-            if interrupted.is_set():
+            if stop:
                 raise KeyboardInterrupt
     return training.result()
 

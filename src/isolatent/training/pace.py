@@ -67,7 +67,7 @@ class Pace:
 
     def forget(self) -> None:
         """Start measuring anew, with another loss."""
-        self._measured.clear()
+        self.__init__(self.recipe)  # type: ignore[misc]
 
     def _on_plateau(self, step: int) -> bool:
         first, best = self._measured[0], self.best

@@ -54,7 +54,7 @@ def prepare(
     """Hold pairs out, make encoder and loss, and estimate the whitening."""
     generator = Generator().manual_seed(seed)
     source, held_out = _split(source, generator, hold_out)
-    x, _ = source.sample(WHITENING_BATCH, generator)
+    x, x_pos = source.sample(WHITENING_BATCH, generator)
     shape = tuple(x.shape[1:])
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
         torch.manual_seed(seed)
@@ -71,6 +71,8 @@ def prepare(
             f"encoder must map 2 observations to codes (2, n_components = {beliefs.n}), "
             f"got {tuple(codes.shape)}"
         )
+    if torch.equal(x, x_pos):
+        raise ValueError("X_pos must differ from X: pairs of equal observations tell nothing")
     saturated = None
     if isinstance(loss, str) and isinstance(encoder, str):
         saturated = build_saturated_loss(loss, beliefs, recipe.batch)
@@ -113,5 +115,6 @@ def _make(
 def _training_dtype(x: Tensor) -> torch.dtype:
     """float32, unless columns vary so little around their means that it would lose their digits."""
     rows = x.flatten(1).double()
-    short = bool((rows.mean(0).abs() <= DIGITS * rows.std(0)).all())
+    varying = rows.std(0) > 0
+    short = bool((rows.mean(0).abs() <= DIGITS * rows.std(0))[varying].all())
     return torch.float32 if short else x.dtype

@@ -56,6 +56,12 @@ class Processes:
         """The first process's number."""
         return number if self.size == 1 else int(self.fabric.broadcast(number))
 
+    def any(self, flag: bool) -> bool:
+        """Whether some process says so."""
+        if self.size == 1:
+            return flag
+        return bool(self.fabric.all_reduce(torch.tensor(float(flag)), reduce_op="max") > 0)
+
     def wait(self) -> None:
         """Wait for the other processes."""
         if self.size > 1:
@@ -87,6 +93,8 @@ def connect(
         and not torch.cuda.is_available()
         and not torch.backends.mps.is_available()
     )
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise ValueError("accelerator must be one that this machine has, got 'cuda' without a GPU")
     several = devices > 1 or nodes > 1 or under_torchrun
     if on_cpu and precision == "32-true" and not several:
         return Processes()
