@@ -101,7 +101,7 @@ def test_an_interrupt_ends_without_a_traceback():
     assert "world" in process.stdout.readline()
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted" in stderr
     assert "Traceback" not in stderr

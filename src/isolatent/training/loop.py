@@ -255,8 +255,8 @@ def fit_encoder(
 ) -> tuple[nn.Module, nn.Module]:
     """Train until the held-out loss no longer falls; return encoder and loss where it was least.
 
-    Weights are averaged over the last steps. With checkpoints, Ctrl-C is honoured after the step
-    that is under way, and what was done until then is saved.
+    Weights are averaged over the last steps. Ctrl-C is honoured after the step that is under way;
+    with checkpoints, what was done until then is saved.
 
     Args:
         training: What is trained; it may have been restored from a checkpoint.
@@ -273,7 +273,7 @@ def fit_encoder(
     saved_at = time.monotonic()
     if checkpoints is not None and training.number == 0:
         training.save(checkpoints, identity)  # so that there is something to resume at any moment
-    with _patient_interrupt(checkpoints is not None) as interrupted:
+    with _patient_interrupt() as interrupted:
         while training.number < pace.total:
             number = training.number + 1
             x, x_pos = source.sample(recipe.batch, training.generator)
@@ -320,10 +320,13 @@ def _is_measured(number: int) -> bool:
 
 
 @contextmanager
-def _patient_interrupt(patient: bool) -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into an event; the second one interrupts at once."""
+def _patient_interrupt() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C into an event; the second one interrupts at once.
+
+    An exception at any moment could leave a step half done, and be lost while kernels compile.
+    """
     interrupted = threading.Event()
-    if not patient or threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():
         yield interrupted
         return
 
