@@ -66,7 +66,10 @@ def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
         (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
         (("--seed", "-1"), "--seed must be an integer >= 0, got -1"),
         (("--steps", "0"), "--steps must be an integer >= 1, got 0"),
-        (("--seed", "9" * 20), "--seed must be at most 4294967295, got 99999999999999999999"),
+        (
+            ("--seed", "9" * 20),
+            "--seed must be an integer >= 0 and <= 4294967295, got 99999999999999999999",
+        ),
         (("--speed", "9"), "No such option: --speed"),
     ):
         done = isolatent("demo", *arguments)

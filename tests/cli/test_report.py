@@ -1,13 +1,10 @@
 """Pages from the command line, and that nothing a person had is lost to them."""
 
 import os
-import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from isolatent.cli import main
 from isolatent.cli.report import DEMO_PAGE, demo_page_path
 from isolatent.report import is_report
 from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, World
@@ -25,20 +22,6 @@ recipe = { steps = 20, batch = 32 }
 published.unsupervised = [99.86, 0.01]
 """
 QUICK = ("--components", "3", "--steps", "20", "--batch", "64", "--quiet")
-
-
-@pytest.fixture
-def isolatent(monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isolatent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=stopped.value.code or 0, out=out, err=err)
-
-    return run
 
 
 @pytest.fixture

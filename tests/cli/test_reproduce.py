@@ -4,12 +4,9 @@ import csv
 import io
 import itertools
 import json
-import sys
-from types import SimpleNamespace
 
 import pytest
 
-from isolatent.cli import main
 from isolatent.experiments import list_experiments
 from isolatent.experiments.backends import map_runs
 from isolatent.report import is_report
@@ -30,18 +27,6 @@ model.space = "sphere"
 model.conditional = "vmf"
 recipe = { steps = 4, batch = 16 }
 """
-
-
-@pytest.fixture
-def isolatent(monkeypatch, capsys):
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isolatent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(code=stopped.value.code or 0, out=out, err=err)
-
-    return run
 
 
 @pytest.fixture

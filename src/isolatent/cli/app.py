@@ -25,8 +25,6 @@ app = typer.Typer(
 )
 
 
-LARGEST_SEED = 2**32 - 1  # what NumPy takes
-
 Model: TypeAlias = Annotated[Path, typer.Argument(help="Directory of a model that fit wrote.")]
 Session: TypeAlias = Annotated[
     str | None,
@@ -65,8 +63,7 @@ def demo(
     from isolatent.cli.output import check_writable, write_json
     from isolatent.cli.report import demo_page_path
 
-    if check_integer("--seed", seed, at_least=0) > LARGEST_SEED:
-        raise ValueError(f"--seed must be at most {LARGEST_SEED}, got {seed}")
+    check_integer("--seed", seed, at_least=0, at_most=LARGEST_SEED)
     if steps is not None:
         check_integer("--steps", steps, at_least=1)
     if json is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
-from isolatent.cli.output import command_line
+from isolatent.cli.output import LARGEST_SEED, command_line
 from isolatent.cli.report import REPORT
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Beliefs", "Place", "Run", "check_out", "resume_advice", "run_fit"]
 
-LARGEST_SEED = 2**32 - 1  # what NumPy takes
 MOST_COMPONENTS = 10  # unless more are asked for
 LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 # What is believed about a space if nothing is said: marginal and conditional.

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-__all__ = ["check_writable", "command_line", "write_json"]
+__all__ = ["LARGEST_SEED", "check_writable", "command_line", "write_json"]
+
+LARGEST_SEED = 2**32 - 1  # what NumPy takes
 
 
 def check_writable(name: str, path: Path, overwrite: bool) -> None:

@@ -20,6 +20,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from isolatent.contrast import ContrastiveLoss, Dot, InfoNCE, Lp
 from isolatent.pairs import PairSource
+from isolatent.training.assembly import dtype_of
 from isolatent.training.checkpoints import Checkpoints, Saved
 from isolatent.training.pace import Pace
 from isolatent.training.processes import Processes, average_gradients
@@ -67,7 +68,7 @@ class Training:
             if isinstance(module, ContrastiveLoss) and self.processes.size > 1:
                 module.gather = True
         self.recipe, self.generator = recipe, generator
-        self.dtype = next(p.dtype for p in encoder.parameters() if p.requires_grad)
+        self.dtype = dtype_of(encoder)
         self.parameters, logarithms = _parameters(encoder, loss)
         self.optimiser = torch.optim.AdamW(
             [

@@ -12,7 +12,7 @@ __all__ = ["Recipe"]
 
 @dataclass(frozen=True)
 class Recipe:
-    r"""How an encoder is trained. The defaults suit every world of the papers.
+    r"""How an encoder is trained. One set of defaults serves all worlds of the papers.
 
     AdamW with a linear warm-up, a high rate while the held-out loss falls, and a cool-down to zero
     once it no longer does; the weights are averaged. ``docs/recipe.md`` says what each choice

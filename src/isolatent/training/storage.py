@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from isolatent.evaluation import Guarantee
-from isolatent.training.assembly import Beliefs, build_encoder, build_loss
+from isolatent.training.assembly import Beliefs, build_encoder, build_loss, dtype_of
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
 from isolatent.training.recipe import Recipe
 from isolatent.training.steps import steps_from_tensor, steps_to_tensor
@@ -46,7 +46,7 @@ def save_model(model: ContrastiveICA, directory: Path, overwrite: bool) -> None:
         "lag": lag,
         "guarantee": model.guarantee_.to_dict(),
         "shape": list(model._shape),
-        "dtype": str(_dtype(model.encoder_)).removeprefix("torch."),
+        "dtype": str(dtype_of(model.encoder_)).removeprefix("torch."),
         "feature_names_in": None if names is None else [str(name) for name in names],
     }
     tensors = {f"encoder.{k}": v.clone() for k, v in model.encoder_.state_dict().items()}
@@ -113,7 +113,3 @@ def load_model(
     if record["feature_names_in"] is not None:
         model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
     return model
-
-
-def _dtype(module: nn.Module) -> torch.dtype:
-    return next(p.dtype for p in module.parameters() if p.is_floating_point())
