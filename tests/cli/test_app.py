@@ -64,7 +64,7 @@ def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
         (("--json", str(mine)), "exists; pass --overwrite"),
         (("--json", str(tmp_path)), "must be a file, but"),
         (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
-        (("--seed", "-1"), "--seed must be an integer >= 0, got -1"),
+        (("--seed", "-1"), "--seed must be an integer >= 0 and <= 4294967295, got -1"),
         (("--steps", "0"), "--steps must be an integer >= 1, got 0"),
         (
             ("--seed", "9" * 20),

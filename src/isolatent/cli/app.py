@@ -60,7 +60,7 @@ def demo(
     quiet: Annotated[bool, typer.Option(help="Print the result only.")] = False,
 ) -> None:
     """Make a world with known factors, recover them, and compare with the truth."""
-    from isolatent.cli.output import check_writable, write_json
+    from isolatent.cli.output import LARGEST_SEED, check_writable, write_json
     from isolatent.cli.report import demo_page_path
 
     check_integer("--seed", seed, at_least=0, at_most=LARGEST_SEED)
