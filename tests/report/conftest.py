@@ -30,7 +30,7 @@ model.space = "sphere"
 model.conditional = "anisotropic"
 model.loss = "aninfonce"
 blocks = [[0, 1], [2, 3]]
-metric = "mcc"
+metrics = "mcc"
 limits = true
 published.unsupervised = 68.0
 [[cells]]
@@ -51,9 +51,9 @@ def make_cell(name, published=99.0, spread=0.2, **changes):
         "world": {"space": {"kind": "Sphere", "n": 4}},
         "model": {"space": "sphere", "conditional": "vmf", "loss": "infonce"},
         "approaches": ["identity", "supervised", "unsupervised"],
-        "metric": "linear_r2",
-        "published": {"unsupervised": {"value": published, "spread": spread}},
-        "limits": False,
+        "metrics": ["linear_r2"],
+        "published": {"unsupervised": {"linear_r2": {"value": published, "spread": spread}}},
+        "limits": [],
         "note": "",
     }
     return cell | changes
@@ -137,8 +137,8 @@ def results():
         [
             make_cell("sphere_vmf10"),
             make_cell("sphere_laplace"),
-            make_cell("box_normal_free", 58.26, 3.0, limits=True),
-            make_cell("found_after_all", 58.26, 3.0, limits=True),
+            make_cell("box_normal_free", 58.26, 3.0, limits=["linear_r2"]),
+            make_cell("found_after_all", 58.26, 3.0, limits=["linear_r2"]),
             make_cell("above", 95.0),
             make_cell("diverged"),
             make_cell("not_yet_run"),
@@ -155,7 +155,7 @@ def results():
     sparse = {"cell": "sparse", "seed": 0, "scores": {"unsupervised": {"mcc": 1}}}
     return [
         first,
-        ({"name": "rusak2025/sphere", "cells": [{"name": "sparse", "metric": "mcc"}]}, [sparse]),
+        ({"name": "rusak2025/sphere", "cells": [{"name": "sparse", "metrics": ["mcc"]}]}, [sparse]),
     ]
 
 

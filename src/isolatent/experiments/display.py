@@ -115,7 +115,7 @@ class ReproductionDisplay:
         notes += [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
         return [
             cell.name,
-            cell.metric,
+            cell.metrics[0],
             ours,
             f"{len(records)}/{self.seeds}",
             _paper(cell),
@@ -124,7 +124,7 @@ class ReproductionDisplay:
 
     def _line(self, cell: Cell, record: dict[str, Any]) -> str:
         score = _score(cell, record)
-        told = record["error"] or ("" if score is None else f"{cell.metric} {score:.2f} %")
+        told = record["error"] or ("" if score is None else f"{cell.metrics[0]} {score:.2f} %")
         paper = _paper(cell)
         beside = f" (paper {paper})" if paper and score is not None else ""
         seconds = record.get("seconds", {}).get("total")
@@ -137,11 +137,11 @@ class ReproductionDisplay:
 
 
 def _paper(cell: Cell) -> str:
-    published = cell.published.get("unsupervised")
+    published = cell.published.get("unsupervised", {}).get(cell.metrics[0])
     return "" if published is None else spread_text(published.value, published.spread)
 
 
 def _score(cell: Cell, record: dict[str, Any]) -> float | None:
     """The score that counts: the model's, or that of the last approach if it was not asked for."""
-    score = record["scores"].get(cell.approaches[-1], {}).get(cell.metric)
+    score = record["scores"].get(cell.approaches[-1], {}).get(cell.metrics[0])
     return None if score is None else 100 * float(score)

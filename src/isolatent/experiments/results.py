@@ -66,7 +66,7 @@ class Row:
 
 
 def tabulate(store: Store) -> list[Row]:
-    """A row for each approach of each cell that was asked for."""
+    """A row for each metric of each approach of each cell that was asked for."""
     return [
         row
         for experiment in store.experiments()
@@ -78,27 +78,31 @@ def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
     """The rows of one experiment, as ``Store.experiments`` and ``Store.records`` give it.
 
     Example:
-        >>> cell = {"name": "a", "metric": "mcc", "published": {"unsupervised": {"value": 99.0}}}
+        >>> cell = {"name": "a", "metrics": ["mcc"], "published": {"unsupervised": {"mcc": {"value": 99}}}}
         >>> record = {"cell": "a", "scores": {"unsupervised": {"mcc": 0.9}}}
         >>> (row,) = rows_of({"name": "own", "cells": [cell]}, [record])
         >>> row.mean, row.verdict
         (90.0, 'worse')
     """
     return [
-        _row(str(experiment["name"]), cell, approach, own)
+        _row(str(experiment["name"]), cell, approach, metric, own)
         for cell in experiment["cells"]
         for own in [[record for record in records if record["cell"] == cell["name"]]]
         for approach in cell.get("approaches", ["unsupervised"])
+        for metric in cell.get("metrics", ["linear_r2"])
     ]
 
 
 def _row(
-    experiment: str, cell: Mapping[str, Any], approach: str, records: Sequence[Mapping[str, Any]]
+    experiment: str,
+    cell: Mapping[str, Any],
+    approach: str,
+    metric: str,
+    records: Sequence[Mapping[str, Any]],
 ) -> Row:
-    metric = cell.get("metric", "linear_r2")
     scores = [((record.get("scores") or {}).get(approach) or {}).get(metric) for record in records]
     values = [100 * float(score) for score in scores if score is not None]
-    paper = cell.get("published", {}).get(approach, {})
+    paper = cell.get("published", {}).get(approach, {}).get(metric, {})
     mean = statistics.fmean(values) if values else None
     published = paper.get("value")
     return Row(
@@ -117,7 +121,7 @@ def _row(
             mean,
             published,
             paper.get("spread"),
-            limits=bool(cell.get("limits")) and approach == "unsupervised",
+            limits=metric in cell.get("limits", ()) and approach == "unsupervised",
             ended=[record.get("status", "") for record in records],
         ),
     )

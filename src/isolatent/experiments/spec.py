@@ -25,6 +25,8 @@ METRICS = ("linear_r2", "mcc", "block_r2", "block_mcc")
 MEASURES = ("total_variation", "gradient_noise")
 # Beside the losses of the estimator: one AnInfoNCE for each way of making positives.
 LOSS_NAMES = (*LOSSES, "ensemble")
+# Fields of a cell on which its result does not depend: every run records all scores there are.
+BESIDE = {"name", "metrics", "published", "matches", "limits", "note"}
 FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
 
 
@@ -50,6 +52,15 @@ def _published(written: Any) -> Any:
     if isinstance(written, int | float) and not isinstance(written, bool):
         return {"value": float(written)}
     return written
+
+
+def _by_metric(written: Any, metrics: Any) -> Any:
+    """Published values by metric; a value that stands alone is that of the only metric."""
+    if isinstance(written, dict) and "value" not in written:
+        return written
+    if not isinstance(metrics, list) or len(metrics) != 1:
+        raise ValueError(f"published must name the metric of {written!r}: one of {metrics}")
+    return {metrics[0]: written}
 
 
 def _one_of(allowed: tuple[str, ...]) -> BeforeValidator:
@@ -166,13 +177,15 @@ class Cell(Spec):
         recipe: Settings of :class:`isolatent.Recipe` that differ from the default ones.
         approaches: What is scored: ``"identity"``, the observations as they are; ``"supervised"``,
             the same encoder trained on true factors; ``"unsupervised"``, the model.
-        metric: The score that was published.
+        metrics: The scores that the table shows, the one that matters most first; a single one may
+            be written without brackets.
         blocks: The factors of each block, for block-aware scores.
         measure: What else is measured: ``"total_variation"`` between the marginal and the uniform
             density, ``"gradient_noise"`` of the trained model.
-        published: For some approaches the published score, in per cent.
+        published: For some approaches the published scores by metric, in per cent; of a single
+            metric its name may be left out.
         matches: Whether the model's assumptions hold in the world, if the paper says.
-        limits: Whether the claim is that the factors are *not* identified here.
+        limits: The metrics of which the claim is that they *fail* here, or true for all.
         note: A remark for the reader of the table.
     """
 
@@ -181,16 +194,34 @@ class Cell(Spec):
     model: ModelSpec
     recipe: dict[str, int | float] = {}
     approaches: list[Annotated[str, _one_of(APPROACHES)]] = ["identity", "unsupervised"]
-    metric: Annotated[str, _one_of(METRICS)] = "linear_r2"
+    metrics: list[Annotated[str, _one_of(METRICS)]] = Field(default=["linear_r2"], min_length=1)
     blocks: list[list[int]] | None = None
     measure: list[Annotated[str, _one_of(MEASURES)]] = []
     published: dict[
         Literal["identity", "supervised", "unsupervised"],
-        Annotated[Published, BeforeValidator(_published)],
+        dict[str, Annotated[Published, BeforeValidator(_published)]],
     ] = {}
     matches: bool | None = None
-    limits: bool = False
+    limits: list[str] = []
     note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_full(cls, written: Any) -> Any:
+        """Write out what may be shortened: one metric, its published values, limits of all."""
+        if not isinstance(written, dict):
+            return written
+        full = dict(written)
+        metrics = full.get("metrics", ["linear_r2"])
+        full["metrics"] = metrics = [metrics] if isinstance(metrics, str) else metrics
+        if isinstance(full.get("published"), dict):
+            full["published"] = {
+                approach: _by_metric(values, metrics)
+                for approach, values in full["published"].items()
+            }
+        if isinstance(limits := full.get("limits"), bool):
+            full["limits"] = list(metrics) if limits else []
+        return full
 
     @field_validator("recipe")
     @classmethod
@@ -213,8 +244,15 @@ class Cell(Spec):
             found = sorted(factor for block in self.blocks for factor in block)
             if found != [*range(self.world.n)]:
                 raise ValueError(f"blocks must hold each of {self.world.n} factors once")
-        elif self.metric.startswith("block"):
-            raise ValueError(f"blocks must be given for metric {self.metric!r}")
+        elif blocks := [metric for metric in self.metrics if metric.startswith("block")]:
+            raise ValueError(f"blocks must be given for metric {blocks[0]!r}")
+        for key, named in (
+            *((f"published.{approach}", values) for approach, values in self.published.items()),
+            ("limits", self.limits),
+        ):
+            if unknown := [name for name in named if name not in self.metrics]:
+                allowed = ", ".join(map(repr, self.metrics))
+                raise ValueError(f"{key} must name metrics of the cell: {allowed}, got {unknown}")
         if self.model.loss == "ensemble" and len(self.world.conditional) < 2:
             raise ValueError("loss 'ensemble' needs several ways: give conditional as a list")
         if self.world.negatives is not None and self.model.loss != "aninfonce":
@@ -242,8 +280,13 @@ class Run(Spec):
 
     @property
     def hash(self) -> str:
-        """Changes with every field of the cell, the seed and the version of the package."""
-        return hash_of({"cell": plain(self.cell), "seed": self.seed, "version": __version__})
+        """Changes with all that a result depends on: also the seed and the package's version.
+
+        What a table says beside the result, such as the paper's figure or a note, can be mended
+        without running anything again.
+        """
+        cell = self.cell.model_dump(mode="json", exclude_none=True, exclude=BESIDE)
+        return hash_of({"cell": cell, "seed": self.seed, "version": __version__})
 
     @property
     def file(self) -> str:

@@ -60,7 +60,7 @@ def write_figure(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     """Draw the rows of each experiment: ours as dots, the paper's as rings.
 
     Where a number was swept there is a line for each series, otherwise a line of the picture for
-    each row. Of several approaches the last is drawn.
+    each row. Of several approaches the last is drawn, of several scores the first where lines are.
 
     Args:
         rows: What :func:`isolatent.experiments.tabulate` gives.
@@ -68,23 +68,23 @@ def write_figure(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     """
     if not can_draw():
         raise ValueError("a figure needs matplotlib: pip install 'isolatent[bench]'")
-    shown: dict[str, dict[str, Row]] = {}
+    approach = {(row.experiment, row.cell): row.approach for row in rows}
+    shown: dict[str, list[Row]] = {}
     for row in rows:
-        shown.setdefault(row.experiment, {})[row.cell] = row
-    sweeps = {name: swept([*cells]) for name, cells in shown.items()}
-    heights = [
-        1.1 + 0.3 * len(cells) if sweeps[name] is None else 4.5 for name, cells in shown.items()
-    ]
+        if row.approach == approach[row.experiment, row.cell]:
+            shown.setdefault(row.experiment, []).append(row)
+    sweeps = {name: swept([row.cell for row in own]) for name, own in shown.items()}
+    heights = [1.1 + 0.3 * len(own) if sweeps[name] is None else 4.5 for name, own in shown.items()]
     figure = importlib.import_module("matplotlib.figure").Figure(
         figsize=(7.5, sum(heights)), layout="constrained"
     )
     axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for ax, (name, cells) in zip(axes, shown.items(), strict=True):
+    for ax, (name, own) in zip(axes, shown.items(), strict=True):
         sweep = sweeps[name]
         if sweep is None:
-            _draw_rows(ax, list(cells.values()))
+            _draw_rows(ax, own)
         else:
-            _draw_lines(ax, cells, *sweep)
+            _draw_lines(ax, {row.cell: row for row in reversed(own)}, *sweep)
         ax.set_title(name, loc="left", fontsize="medium", fontweight="bold")
         ax.grid(alpha=0.3)
         ax.spines[["top", "right"]].set_visible(False)

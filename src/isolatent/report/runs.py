@@ -14,7 +14,7 @@ from isolatent.experiments.results import rows_of, spread_text
 from isolatent.report.page import Cell, Curve, Facts, Matrix, Moment, Page, Row, Scatter, Score
 from isolatent.report.stored import Results
 from isolatent.report.table import score_name
-from isolatent.report.verdicts import judge
+from isolatent.report.verdicts import judge, worst
 
 __all__ = ["page_of_runs"]
 
@@ -40,14 +40,15 @@ def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
         title: The page's heading; the experiments' names if empty.
 
     Example:
-        >>> cell = {"name": "vmf", "metric": "mcc", "published": {"unsupervised": {"value": 99.0}}}
+        >>> paper = {"unsupervised": {"mcc": {"value": 99.0}}}
+        >>> cell = {"name": "vmf", "metrics": ["mcc"], "published": paper}
         >>> record = {"cell": "vmf", "seed": 0, "scores": {"unsupervised": {"mcc": 0.9}}}
         >>> page_of_runs([({"name": "own", "cells": [cell]}, [record])]).table[0].verdict.text
         'worse'
     """
     names = list(dict.fromkeys(str(experiment["name"]) for experiment, _ in results))
     made = list(_made(results, several=len(names) > 1))
-    table = tuple(row for row, _ in made)
+    table = tuple(row for rows, _ in made for row in rows)
     return Page(
         title or ", ".join(names) or "Report of runs",
         (*_told(results), *_summary(table)),
@@ -57,7 +58,7 @@ def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
     )
 
 
-def _made(results: Sequence[Results], several: bool) -> Iterator[tuple[Row, Cell]]:
+def _made(results: Sequence[Results], several: bool) -> Iterator[tuple[list[Row], Cell]]:
     taken: Counter[str] = Counter()
     for experiment, records in results:
         rows = rows_of(experiment, records)
@@ -68,19 +69,20 @@ def _made(results: Sequence[Results], several: bool) -> Iterator[tuple[Row, Cell
             if taken[heading] > 1:  # the same experiment in two directories
                 heading = f"{heading} ({taken[heading]})"
             own = [record for record in records if record["cell"] == name]
-            yield _row_and_cell(heading, spec, [row for row in rows if row.cell == name], own)
+            yield _rows_and_cell(heading, spec, [row for row in rows if row.cell == name], own)
 
 
-def _row_and_cell(
+def _rows_and_cell(
     heading: str, spec: Mapping[str, Any], rows: list[Result], records: list[Record]
-) -> tuple[Row, Cell]:
-    result = rows[-1]  # the approach that is the point: the model, if it was asked for
-    verdict = judge(result)
+) -> tuple[list[Row], Cell]:
+    # The approach that is the point: the model, if it was asked for. One row for each metric.
+    table = [Row(heading, row, judge(row)) for row in rows if row.approach == rows[-1].approach]
+    result = table[0].result
     shown = _median(records, result)
     learned, truth = _weights(shown.get("scale"))
     cell = Cell(
         heading,
-        verdict=verdict,
+        verdict=worst([row.verdict for row in table]),
         facts=_facts(spec, records, result, shown),
         scores=_scores(records, rows, _promised(shown)),
         curves=tuple(c for record in records if (c := _curve(record)).moments),
@@ -100,7 +102,7 @@ def _row_and_cell(
             if (error := record.get("error"))
         ),
     )
-    return Row(heading, result, verdict), cell
+    return table, cell
 
 
 def _told(results: Sequence[Results]) -> Iterator[str]:

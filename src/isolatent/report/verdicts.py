@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isolatent.experiments import Row
 
-__all__ = ["KINDS", "Verdict", "judge"]
+__all__ = ["KINDS", "Verdict", "judge", "worst"]
 
 # The worst first.
 KINDS = {
@@ -53,6 +54,11 @@ class Verdict:
     def is_bad(self) -> bool:
         """Whether a person should look into it: the row was not reached."""
         return self.kind in ("missed", "failed", "missing")
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict that a person should see first."""
+    return min(verdicts, key=lambda verdict: [*KINDS].index(verdict.kind))
 
 
 def judge(row: Row) -> Verdict:
