@@ -42,7 +42,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         n_components: Number of factors n.
         space: Where the codes live, as in :class:`isolatent.ContrastiveICA`.
         encoder: Its ``encoder``, by name.
-        steps: Steps at most; training stops before if the error no longer falls.
+        steps: Steps at most; training stops before if the error no longer falls at all.
         batch: Points per step.
         learning_rate: Peak learning rate.
         random_state: An integer.
@@ -67,7 +67,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         encoder: str = "mlp",
         steps: int = 5000,
         batch: int = 1024,
-        learning_rate: float = 5e-3,
+        learning_rate: float = 2e-2,
         random_state: int = 0,
     ) -> None:
         self.n_components = n_components
@@ -81,7 +81,10 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike | Tensor | World, Z: ArrayLike | Tensor | None = None) -> Self:
         """Train on fresh points of a world, or on observations X with their factors Z."""
         seed = check_integer("random_state", self.random_state, at_least=0)
-        recipe = Recipe(steps=self.steps, batch=self.batch, learning_rate=self.learning_rate)
+        # An upper bound must not stop where the error falls slowly, so the tolerance is 0.
+        recipe = Recipe(
+            steps=self.steps, batch=self.batch, learning_rate=self.learning_rate, tolerance=0.0
+        )
         generator = Generator().manual_seed(seed)
         draw = self._points(X, Z)
         x, z = draw(WHITENING, generator)

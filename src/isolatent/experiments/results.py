@@ -78,7 +78,8 @@ def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
     """The rows of one experiment, as ``Store.experiments`` and ``Store.records`` give it.
 
     Example:
-        >>> cell = {"name": "a", "metrics": ["mcc"], "published": {"unsupervised": {"mcc": {"value": 99}}}}
+        >>> paper = {"unsupervised": {"mcc": {"value": 99.0}}}
+        >>> cell = {"name": "a", "metrics": ["mcc"], "published": paper}
         >>> record = {"cell": "a", "scores": {"unsupervised": {"mcc": 0.9}}}
         >>> (row,) = rows_of({"name": "own", "cells": [cell]}, [record])
         >>> row.mean, row.verdict
