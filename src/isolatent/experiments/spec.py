@@ -285,7 +285,7 @@ class Run(Spec):
         What a table says beside the result, such as the paper's figure or a note, can be mended
         without running anything again.
         """
-        cell = self.cell.model_dump(mode="json", exclude_none=True, exclude=BESIDE)
+        cell = what_matters(plain(self.cell))
         return hash_of({"cell": cell, "seed": self.seed, "version": __version__})
 
     @property
@@ -333,6 +333,11 @@ class Experiment(Spec):
 def plain(spec: BaseModel) -> dict[str, Any]:
     """A spec as data for JSON and TOML: what is None is left out."""
     return spec.model_dump(mode="json", exclude_none=True)
+
+
+def what_matters(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a cell, as plain data, on which its result depends."""
+    return {key: value for key, value in cell.items() if key not in BESIDE}
 
 
 def hash_of(data: Mapping[str, Any]) -> str:

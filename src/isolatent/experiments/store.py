@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from isolatent.experiments.spec import Experiment, Run, plain
+from isolatent.experiments.spec import Experiment, Run, plain, what_matters
 
 __all__ = ["Store"]
 
@@ -39,7 +39,7 @@ class Store:
 
     def write_experiment(self, experiment: Experiment) -> None:
         """Keep what was asked for, beside cells that were asked for earlier."""
-        path = self.directory / "experiments" / f"{experiment.name.replace('/', '-')}.json"
+        path = self._asked(experiment.name)
         now = plain(experiment)
         new = {cell["name"]: cell for cell in now["cells"]}
         old = {cell["name"]: cell for cell in (_read(path) or {}).get("cells", [])}
@@ -54,17 +54,28 @@ class Store:
         return [spec for path in found if (spec := _read(path)) is not None]
 
     def records(self, experiment: str) -> list[dict[str, Any]]:
-        """The latest record of each cell and seed."""
+        """The latest record of each cell and seed, of cells as they are asked for now.
+
+        A file that is no record is passed over, and so is the record of a cell that has changed.
+        """
         folder = self.directory / "runs" / experiment.replace("/", "-")
+        asked = _read(self._asked(experiment)) or {"cells": []}
+        cells = {cell["name"]: what_matters(cell) for cell in asked["cells"]}
         latest: dict[tuple[str, int], dict[str, Any]] = {}
         for path in sorted(folder.glob("*.json")):
             record = _read(path)
-            if record is None:
+            if record is None or not {"cell", "seed", "started"} <= record.keys():
                 continue
-            key = record["cell"], record["seed"]
+            name = record["cell"]
+            if name in cells and what_matters(record.get("spec") or cells[name]) != cells[name]:
+                continue
+            key = name, record["seed"]
             if key not in latest or latest[key]["started"] <= record["started"]:
                 latest[key] = record
         return [latest[key] for key in sorted(latest)]
+
+    def _asked(self, experiment: str) -> Path:
+        return self.directory / "experiments" / f"{experiment.replace('/', '-')}.json"
 
 
 def _read(path: Path) -> dict[str, Any] | None:
