@@ -40,8 +40,8 @@ __all__ = ["blank_record", "execute"]
 FORMAT = 1  # of the records
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003  # fresh points come from another stream than training
-CURVE_POINTS = 200
-SCATTER_POINTS = 500
+CURVE_POINTS = 100
+SCATTER_POINTS = 200
 QUALITY_POINTS = 2048
 SUPERVISED_STEPS = 5000  # at most; regression needs a fraction of what contrast does
 
