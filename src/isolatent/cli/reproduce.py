@@ -77,7 +77,7 @@ def run_reproduce(
 def write_overview(out: Path) -> None:
     """Write or refresh the page, the table and a figure of each experiment in a directory."""
     from isolatent.report import is_report, page_of_runs, read_results, write_report
-    from isolatent.report.plots import can_draw, write_figure
+    from isolatent.report.plots import can_draw, distances, write_figure
 
     rows = tabulate(Store(out))
     if not rows:
@@ -101,7 +101,8 @@ def write_overview(out: Path) -> None:
     if can_draw():
         for name in dict.fromkeys(row.experiment for row in rows):
             figure = out / f"{name.replace('/', '-')}.png"
-            write_figure([row for row in rows if row.experiment == name], figure)
+            own = [row for row in rows if row.experiment == name]
+            write_figure(own, figure, distances(Store(out).records(name)))
             written.append(figure)
     else:
         typer.echo("no figure: matplotlib is missing (pip install 'isolatent[bench]')")

@@ -13,9 +13,11 @@ from typing import Any
 from isolatent.experiments.results import Row
 from isolatent.report.table import score_name
 
-__all__ = ["can_draw", "swept", "write_figure"]
+__all__ = ["can_draw", "distances", "panels", "swept", "write_figure"]
 
 FEWEST = 3  # values of something that is swept
+CROWDED = 8  # series are too many for one panel
+Series = dict[str, list[tuple[float, str]]]
 COLOURS = ("#2166c4", "#c2500a", "#0b6b2e", "#7b3fa0", "#a3161a", "#55544e", "#00838f")
 MARKS = "osD^vPX"
 
@@ -25,7 +27,7 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def swept(names: Sequence[str]) -> tuple[str, dict[str, list[tuple[float, str]]]] | None:
+def swept(names: Sequence[str]) -> tuple[str, Series] | None:
     """What is swept in the names of a grid's cells: its label, and the cells of each series.
 
     It is the label with a number that all names have, with the most values.
@@ -43,7 +45,7 @@ def swept(names: Sequence[str]) -> tuple[str, dict[str, list[tuple[float, str]]]
     label = max(sorted(count), key=count.__getitem__, default="")
     if count.get(label, 0) < FEWEST:
         return None
-    series: dict[str, list[tuple[float, str]]] = {}
+    series: Series = {}
     for name, found in parts.items():
         own = "-".join(word for word in name.split("-") if _numbers(word).keys() != {label})
         series.setdefault(own, []).append((found[label], name))
@@ -56,7 +58,40 @@ def _numbers(name: str) -> dict[str, float]:
     return {match[1]: float(match[2]) for match in found if match}
 
 
-def write_figure(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
+def panels(series: Series) -> dict[str, Series]:
+    """Many series by a second number that all have in their names; few in one panel.
+
+    Example:
+        >>> many = {f"kappa{k}-{a}": [(1.0, "")] for k in (4, 9) for a in "abcd"}
+        >>> {title: [*own] for title, own in panels(many).items()}
+        {'kappa 4': ['a', 'b', 'c', 'd'], 'kappa 9': ['a', 'b', 'c', 'd']}
+    """
+    numbers = {name: _numbers(name) for name in series}
+    common = set.intersection(*map(set, numbers.values()))
+    if len(series) < CROWDED or not common:
+        return {"": series}
+    label = min(common)
+    found: dict[str, Series] = {}
+    for name in sorted(series, key=lambda name: numbers[name][label]):
+        own = "-".join(word for word in name.split("-") if _numbers(word).keys() != {label})
+        found.setdefault(f"{label} {numbers[name][label]:g}", {})[own] = series[name]
+    return found
+
+
+def distances(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """For each cell the distance of its marginal from uniform, if its runs measured it."""
+    found = {
+        str(record["cell"]): (record.get("measures") or {}).get("total_variation")
+        for record in records
+    }
+    return {cell: float(value) for cell, value in found.items() if value is not None}
+
+
+def write_figure(
+    rows: Sequence[Row],
+    path: str | os.PathLike[str],
+    distance: Mapping[str, float] | None = None,
+) -> None:
     """Draw the rows of each experiment: ours as dots, the paper's as rings.
 
     Where a number was swept there is a line for each series, otherwise a line of the picture for
@@ -65,6 +100,7 @@ def write_figure(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
     Args:
         rows: What :func:`isolatent.experiments.tabulate` gives.
         path: A .png file, which is replaced.
+        distance: What :func:`distances` gives; drawn on a second axis where something is swept.
     """
     if not can_draw():
         raise ValueError("a figure needs matplotlib: pip install 'isolatent[bench]'")
@@ -75,19 +111,31 @@ def write_figure(rows: Sequence[Row], path: str | os.PathLike[str]) -> None:
             shown.setdefault(row.experiment, []).append(row)
     sweeps = {name: swept([row.cell for row in own]) for name, own in shown.items()}
     heights = [1.1 + 0.3 * len(own) if sweeps[name] is None else 4.5 for name, own in shown.items()]
+    split = {name: panels(sweep[1]) for name, sweep in sweeps.items() if sweep is not None}
+    widest = max((len(own) for own in split.values()), default=1)
     figure = importlib.import_module("matplotlib.figure").Figure(
-        figsize=(7.5, sum(heights)), layout="constrained"
+        figsize=(7.5 if widest == 1 else 1.5 + 3.2 * widest, sum(heights)), layout="constrained"
     )
-    axes = figure.subplots(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for ax, (name, own) in zip(axes, shown.items(), strict=True):
+    parts = figure.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, (name, own) in zip(parts, shown.items(), strict=True):
         sweep = sweeps[name]
         if sweep is None:
-            _draw_rows(ax, own)
+            drawn = [part.subplots()]
+            _draw_rows(drawn[0], own)
         else:
-            _draw_lines(ax, {row.cell: row for row in reversed(own)}, *sweep)
-        ax.set_title(name, loc="left", fontsize="medium", fontweight="bold")
-        ax.grid(alpha=0.3)
-        ax.spines[["top", "right"]].set_visible(False)
+            cells = {row.cell: row for row in reversed(own)}
+            drawn = part.subplots(1, len(split[name]), sharey=True, squeeze=False)[0]
+            for ax, (title, series) in zip(drawn, split[name].items(), strict=True):
+                _draw_lines(ax, cells, sweep[0], series)
+                ax.set_title(title, fontsize="small")
+                if distance:
+                    _draw_distance(ax, series, distance, told=ax is drawn[-1])
+            drawn[0].set_ylabel(_score_label(own))
+            _legend(part, drawn[0])
+        part.suptitle(name, fontsize="medium", fontweight="bold")
+        for ax in drawn:
+            ax.grid(alpha=0.3)
+            ax.spines[["top", "right"]].set_visible(False)
     target = Path(path).resolve()
     partial = target.with_name(f".{os.getpid()}.{target.name}")
     try:
@@ -127,7 +175,7 @@ def _draw_lines(
     ax: Any,
     cells: Mapping[str, Row],
     label: str,
-    series: Mapping[str, list[tuple[float, str]]],
+    series: Series,
 ) -> None:
     """The score against what is swept; the paper's dashed in the same colour."""
     for k, (name, points) in enumerate(series.items()):
@@ -157,8 +205,28 @@ def _draw_lines(
         ax.minorticks_off()
     ax.set_xticks(values, [f"{x:g}" for x in values])
     ax.set_xlabel(label)
-    ax.set_ylabel(_score_label(list(cells.values())))
-    ax.legend(fontsize="small", frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _draw_distance(ax: Any, series: Series, distance: Mapping[str, float], *, told: bool) -> None:
+    """The distance of the marginal from uniform, which all series share, on an axis of its own."""
+    points = sorted({(x, distance[c]) for own in series.values() for x, c in own if c in distance})
+    other = ax.twinx()
+    other.plot(*zip(*points, strict=True), ":", color="#55544e", lw=1.5)
+    other.set_ylim(-0.02, 1.02)
+    other.spines[["top"]].set_visible(False)
+    ax.plot([], [], ":", color="#55544e", lw=1.5, label="distance from uniform")
+    if told:
+        other.set_ylabel("total variation distance of the marginal")
+    else:
+        other.set_yticklabels([])
+
+
+def _legend(part: Any, ax: Any) -> None:
+    """One for all panels, below them."""
+    handles, labels = ax.get_legend_handles_labels()
+    part.legend(
+        handles, labels, fontsize="small", frameon=False, ncols=4, loc="outside lower center"
+    )
 
 
 def _dot(colour: str) -> dict[str, Any]:
