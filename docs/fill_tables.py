@@ -1,0 +1,151 @@
+"""Write the stored results into README.md and docs/results.md.
+
+A document holds `<!-- results: NAME -->` and `<!-- end -->`; what stands between them is made from
+`results/NAME`, which `isolatent reproduce NAME --out results/NAME` wrote. Run after new results:
+
+    python docs/fill_tables.py
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isolatent.experiments import Row, Store
+from isolatent.experiments.results import rows_of, seeds_text, spread_text
+from isolatent.report.plots import swept
+from isolatent.report.table import score_name
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
+BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+Record = Mapping[str, Any]
+
+
+def filled(text: str) -> str:
+    """The text with all blocks made anew."""
+    return BLOCK.sub(lambda match: f"{match[1]}{block(match[2])}{match[3]}", text)
+
+
+def block(name: str) -> str:
+    """What one experiment's results say: how they were made, and a table."""
+    store = Store(ROOT / "results" / name)
+    (experiment,) = store.experiments()
+    records = store.records(name)
+    rows = rows_of(experiment, records)
+    grid = _grid([row.cell for row in rows])
+    table = _listed(rows, records) if grid is None else _pivoted(rows, *grid)
+    return f"\n{_told(name, rows, records)}\n\n{table}\n"
+
+
+def _told(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
+    most = max((row.seeds for row in rows), default=1)
+    seeds = sorted({row.seeds for row in rows if row.mean is not None})
+    each = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
+    hours = sum(_seconds(record) for record in records) / 3600
+    command = f"isolatent reproduce {name} --seeds {most} --out results/{name}"
+    plural = "s" if each != "1" else ""
+    return (
+        f"`{command}`: {len(records)} runs, {each} seed{plural} a row, {hours:.1f} h of one core; "
+        "scores in per cent."
+    )
+
+
+def _seconds(record: Record) -> float:
+    """Processor time; it is the wall clock's, on one thread, where the machine is not shared."""
+    seconds = record["seconds"]
+    return float(seconds.get("cpu", seconds["total"]))
+
+
+def _grid(cells: Sequence[str]) -> tuple[list[str], dict[str, dict[str, str]]] | None:
+    """Columns, and for each line its cells by column, of names that are made of the same words."""
+    names = list(dict.fromkeys(cells))
+    words = {name: name.split("-") for name in names}
+    if len({len(parts) for parts in words.values()}) > 1 or len(next(iter(words.values()))) < 2:
+        return None
+    if (found := swept(names)) is not None:
+        label, series = found
+        values = sorted({x for points in series.values() for x, _ in points})
+        columns = [f"{label} {x:g}" for x in values]
+        lines = {own: {f"{label} {x:g}": c for x, c in points} for own, points in series.items()}
+        return columns, lines
+    columns = list(dict.fromkeys(parts[-1] for parts in words.values()))
+    lines = {}
+    for name, parts in words.items():
+        lines.setdefault(" ".join(parts[:-1]), {})[parts[-1]] = name
+    return columns, lines
+
+
+def _pivoted(
+    rows: Sequence[Row], columns: list[str], lines: Mapping[str, Mapping[str, str]]
+) -> str:
+    """The first score of the model, one line for each series; the paper's in brackets."""
+    first: dict[str, Row] = {}
+    for row in rows:
+        if row.approach == "unsupervised":
+            first.setdefault(row.cell, row)
+    head = [score_name(next(iter(first.values())).metric), *columns]
+    body = [
+        [name, *(_with_paper(first.get(cells.get(column, ""))) for column in columns)]
+        for name, cells in lines.items()
+    ]
+    return _markdown(head, body)
+
+
+def _with_paper(row: Row | None) -> str:
+    if row is None:
+        return ""
+    if row.mean is None:
+        return row.verdict
+    paper = "" if row.published is None else f" ({row.published:g})"
+    return f"{spread_text(row.mean, row.std)}{paper}"
+
+
+def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
+    """A line for each score of each cell, the baselines beside it."""
+    baselines = [
+        approach
+        for approach in ("identity", "supervised")
+        if any(row.approach == approach and row.published is not None for row in rows)
+    ]
+    names = {"identity": "observations (paper)", "supervised": "supervised (paper)"}
+    head = ["row", "score", *(names[approach] for approach in baselines)]
+    head += ["**ours**", "paper", "seeds", "seconds a run", "verdict"]
+    beside = {(row.cell, row.metric, row.approach): row for row in rows}
+    body = []
+    for row in rows:
+        if row.approach != "unsupervised":
+            continue
+        times = [_seconds(record) for record in records if record["cell"] == row.cell]
+        others = [beside.get((row.cell, row.metric, approach)) for approach in baselines]
+        body.append(
+            [
+                row.cell,
+                score_name(row.metric),
+                *(_with_paper(other) for other in others),
+                f"**{spread_text(row.mean, row.std)}**" if row.mean is not None else "",
+                spread_text(row.published, row.spread),
+                seeds_text(row),
+                f"{statistics.median(times):.0f}" if times else "",
+                row.verdict,
+            ]
+        )
+    return _markdown(head, body)
+
+
+def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def main() -> None:
+    """Fill all documents."""
+    for path in DOCUMENTS:
+        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
