@@ -33,8 +33,10 @@ def filled(text: str) -> str:
 def block(name: str) -> str:
     """What one experiment's results say: how they were made, and a table."""
     store = Store(ROOT / "results" / name)
-    (experiment,) = store.experiments()
     records = store.records(name)
+    if not records:
+        return "\nNot run yet.\n\n"
+    (experiment,) = store.experiments()
     rows = rows_of(experiment, records)
     grid = _grid([row.cell for row in rows])
     table = _listed(rows, records) if grid is None else _pivoted(rows, *grid)
@@ -82,17 +84,19 @@ def _grid(cells: Sequence[str]) -> tuple[list[str], dict[str, dict[str, str]]] |
 def _pivoted(
     rows: Sequence[Row], columns: list[str], lines: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """The first score of the model, one line for each series; the paper's in brackets."""
-    first: dict[str, Row] = {}
-    for row in rows:
-        if row.approach == "unsupervised":
-            first.setdefault(row.cell, row)
-    head = [score_name(next(iter(first.values())).metric), *columns]
+    """The model's scores, one line for each series and score; the paper's in brackets."""
+    own = {(row.cell, row.metric): row for row in rows if row.approach == "unsupervised"}
+    metrics = list(dict.fromkeys(metric for _, metric in own))
     body = [
-        [name, *(_with_paper(first.get(cells.get(column, ""))) for column in columns)]
+        [
+            name,
+            score_name(metric),
+            *(_with_paper(own.get((cells.get(c, ""), metric))) for c in columns),
+        ]
+        for metric in metrics
         for name, cells in lines.items()
     ]
-    return _markdown(head, body)
+    return _markdown(["", "score", *columns], body)
 
 
 def _with_paper(row: Row | None) -> str:
