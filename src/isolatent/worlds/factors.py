@@ -72,7 +72,7 @@ class FactorWorld(ABC):
         periodic: Sequence[bool] | None = None,
         values: Sequence[ArrayLike] | None = None,
     ) -> None:
-        if isinstance(sizes, str) or not isinstance(sizes, Sequence) or not sizes:
+        if not isinstance(sizes, list | tuple) or not sizes:
             raise TypeError(f"sizes must be one integer for each factor, got {sizes!r}")
         self.sizes = tuple(check_integer(f"sizes[{k}]", n, at_least=1) for k, n in enumerate(sizes))
         if math.prod(self.sizes) > LARGEST_GRID:
@@ -139,7 +139,9 @@ class FactorWorld(ABC):
     @abstractmethod
     def _observe(self, factors: Tensor) -> Tensor: ...
 
-    def _each(self, name: str, given: Sequence[Any] | None, default: Sequence[Any]) -> Sequence[Any]:
+    def _each(
+        self, name: str, given: Sequence[Any] | None, default: Sequence[Any]
+    ) -> Sequence[Any]:
         """One entry for each factor."""
         if given is None:
             return default

@@ -58,7 +58,7 @@ def _add_edge(ax, ay, bx, by, differences):
     if by < ay:
         ax, ay, bx, by = bx, by, ax, ay
     slope = (bx - ax) / (by - ay)
-    for row in range(int(ay), int(math.ceil(by))):
+    for row in range(int(ay), math.ceil(by)):
         first, last = max(ay, float(row)), min(by, row + 1.0)
         share = sign * (last - first)
         p, q = ax + slope * (first - ay), ax + slope * (last - ay)
@@ -90,9 +90,7 @@ def cover(points, begins, shape, scale, angle, x, y, first, last, out):
         corners = end - begin
         for k in range(corners):
             after = k + 1 if k + 1 < corners else 0
-            _add_edge(
-                placed[k, 0], placed[k, 1], placed[after, 0], placed[after, 1], differences
-            )
+            _add_edge(placed[k, 0], placed[k, 1], placed[after, 0], placed[after, 1], differences)
         for row in range(top, bottom):
             total = 0.0
             for column in range(left, right):
@@ -124,9 +122,9 @@ def fill(points, begins, shape, scale, angle, x, y, first, last, out):
             if ay > by:
                 ax, ay, bx, by = bx, by, ax, ay
             # Rows whose centre is in [ay, by): a corner on a centre line counts once.
-            for row in range(int(math.ceil(ay - 0.5)), int(math.ceil(by - 0.5))):
+            for row in range(math.ceil(ay - 0.5), math.ceil(by - 0.5)):
                 at = ax + (bx - ax) * ((row + 0.5 - ay) / (by - ay))
-                crossed[row, int(math.ceil(at - 0.5))] ^= 1
+                crossed[row, math.ceil(at - 0.5)] ^= 1
         down, across = int(whole_y) - middle, int(whole_x) - middle
         for row in range(top, bottom):
             inside = 0
