@@ -65,15 +65,20 @@ def render_sprites(
         (torch.Size([3, 1, 64, 64]), [480.5, 480.5, 480.5])
     """
     check_integer("size", size, at_least=8)
-    factors = np.broadcast_arrays(
+    given = (
         _shapes(shape),
         _numbers("scale", scale, 0.0, 1.0),
         _numbers("orientation", orientation, -math.inf, math.inf),
         _numbers("x", x, 0.0, 1.0),
         _numbers("y", y, 0.0, 1.0),
     )
-    if factors[0].ndim != 1:
-        raise ValueError(f"factors must be numbers or arrays (N,), got shape {factors[0].shape}")
+    lengths = {len(factor) for factor in given} - {1}
+    if any(factor.ndim > 1 for factor in given) or len(lengths) > 1:
+        raise ValueError(
+            "factors must be numbers or arrays (N,) with one N, got the shapes "
+            f"{[factor.shape for factor in given]}"
+        )
+    factors = np.broadcast_arrays(*given)
     if (factors[1] == 0).any():
         raise ValueError("scale must be above 0, got 0")
     zoom = size / SIZE
