@@ -79,9 +79,13 @@ class TakesObservations:
         self.n_features_in_ = math.prod(shape)
 
     def _map(
-        self, array: np.ndarray[Any, Any], function: Callable[[Tensor], Tensor], module: nn.Module
+        self,
+        array: np.ndarray[Any, Any],
+        function: Callable[[Tensor], Tensor],
+        module: nn.Module,
+        name: str = "X",
     ) -> np.ndarray[Any, Any]:
-        """What a function makes of observations, in parts and in the array's precision.
+        """What a function makes of the rows of an array, in parts and in the array's precision.
 
         The parts come in the dtype and on the device of ``module``.
         """
@@ -92,7 +96,7 @@ class TakesObservations:
             finite = np.isfinite(part).reshape(len(part), -1).all(1)
             if not finite.all():
                 row = start + int(np.flatnonzero(~finite)[0])
-                raise ValueError(f"X must be finite, but row {row} holds NaN or inf")
+                raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
             x = torch.from_numpy(part.astype(_float_like(part), copy=False)).to(device, dtype)
             with torch.no_grad():
                 mapped.append(function(x).cpu().numpy().astype(_float_like(array), copy=False))
