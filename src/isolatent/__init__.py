@@ -32,15 +32,23 @@ if TYPE_CHECKING:
     from isolatent.evaluation import linear_r2 as linear_r2
     from isolatent.evaluation import mcc as mcc
     from isolatent.pairs import ArrayPairs as ArrayPairs
+    from isolatent.pairs import FactorPairs as FactorPairs
+    from isolatent.pairs import LaplaceTransitions as LaplaceTransitions
     from isolatent.pairs import PairSource as PairSource
+    from isolatent.pairs import RecordedTransitions as RecordedTransitions
     from isolatent.pairs import SeriesPairs as SeriesPairs
+    from isolatent.pairs import UniformFactorChange as UniformFactorChange
     from isolatent.pairs import WorldPairs as WorldPairs
+    from isolatent.pairs import natural_transitions as natural_transitions
+    from isolatent.pairs import read_transitions as read_transitions
     from isolatent.training import ContrastiveICA as ContrastiveICA
     from isolatent.training import Recipe as Recipe
     from isolatent.worlds import AnisotropicNormal as AnisotropicNormal
     from isolatent.worlds import Box as Box
     from isolatent.worlds import CubeGrid as CubeGrid
     from isolatent.worlds import Euclidean as Euclidean
+    from isolatent.worlds import FactorArray as FactorArray
+    from isolatent.worlds import FactorWorld as FactorWorld
     from isolatent.worlds import FlowMixing as FlowMixing
     from isolatent.worlds import GaussianCopula as GaussianCopula
     from isolatent.worlds import GeneralizedNormal as GeneralizedNormal
@@ -51,12 +59,17 @@ if TYPE_CHECKING:
     from isolatent.worlds import Laplace as Laplace
     from isolatent.worlds import Linear as Linear
     from isolatent.worlds import Normal as Normal
+    from isolatent.worlds import PackedImages as PackedImages
     from isolatent.worlds import Product as Product
     from isolatent.worlds import ShellNormal as ShellNormal
     from isolatent.worlds import Sphere as Sphere
+    from isolatent.worlds import SpriteMixing as SpriteMixing
+    from isolatent.worlds import Sprites as Sprites
     from isolatent.worlds import Uniform as Uniform
     from isolatent.worlds import VonMisesFisher as VonMisesFisher
     from isolatent.worlds import World as World
+    from isolatent.worlds import load_dsprites as load_dsprites
+    from isolatent.worlds import render_sprites as render_sprites
 
 _EXPORTS = {
     "worlds": (
@@ -64,8 +77,14 @@ _EXPORTS = {
         *("Uniform", "GeneralizedNormal", "Normal", "Laplace", "VonMisesFisher", "GaussianCopula"),
         *("AnisotropicNormal", "ShellNormal", "Independent"),
         *("InvertibleMLP", "Linear", "Identity", "FlowMixing", "World"),
+        *("FactorWorld", "FactorArray", "PackedImages", "Sprites", "SpriteMixing"),
+        *("load_dsprites", "render_sprites"),
     ),
-    "pairs": ("PairSource", "WorldPairs", "ArrayPairs", "SeriesPairs"),
+    "pairs": (
+        *("PairSource", "WorldPairs", "ArrayPairs", "SeriesPairs", "FactorPairs"),
+        *("UniformFactorChange", "LaplaceTransitions", "RecordedTransitions"),
+        *("natural_transitions", "read_transitions"),
+    ),
     "contrast": (
         *("Dot", "Lp", "ConstantPotential", "NetworkPotential", "InfoNCE", "AnInfoNCE", "NCE"),
         *("SpectralContrastive", "NWJ", "AlignUniform", "Ensemble", "ContrastiveLoss"),
