@@ -106,22 +106,19 @@ class VariationalEstimator(
         source = self._as_source(X, X_pos, groups, reset=True)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         generator = Generator().manual_seed(seed)
-        x, _ = source.sample(LOOK, generator)
+        x, _ = source.sample(2, generator)
         self._set_shape(tuple(x.shape[1:]))
         with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
             torch.manual_seed(seed)
             model = self._build()
         if isinstance(model, VectorAutoencoder):
-            model.standardise(x)
+            model.standardise(source.sample(LOOK, generator)[0])
         images = isinstance(model, ImageAutoencoder)
-        # On a CPU convolutions are a quarter faster with the channels last.
-        layout = torch.channels_last if images else torch.contiguous_format
-        model.to(memory_format=layout)
         optimiser = torch.optim.Adam(model.parameters(), lr=self.learning_rate, fused=True)
         self.history_: list[Step] = []
         for number in range(1, self.steps + 1):
             pair = source.sample(self.batch, generator)
-            both = torch.cat(pair).float().contiguous(memory_format=layout)
+            both = torch.cat(pair).float()
             if images:
                 _check_pixels(both)
             noise = torch.randn(len(both), self.n_components, generator=generator)
@@ -137,7 +134,7 @@ class VariationalEstimator(
                 )
             self.history_.append(step)
             on_step(step)
-        self.autoencoder_ = model.to(memory_format=torch.contiguous_format).eval()
+        self.autoencoder_ = model.eval()
         return self
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
