@@ -10,6 +10,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isolatent.baselines import AdaGVAE as AdaGVAE
+    from isolatent.baselines import AdaMLVAE as AdaMLVAE
+    from isolatent.baselines import BetaVAE as BetaVAE
+    from isolatent.baselines import LinearICA as LinearICA
+    from isolatent.baselines import LinearPCA as LinearPCA
+    from isolatent.baselines import SlowFeatures as SlowFeatures
+    from isolatent.baselines import SlowVAE as SlowVAE
+    from isolatent.baselines import SupervisedEncoder as SupervisedEncoder
     from isolatent.contrast import NCE as NCE
     from isolatent.contrast import NWJ as NWJ
     from isolatent.contrast import AlignUniform as AlignUniform
@@ -94,6 +102,10 @@ _EXPORTS = {
         *("linear_r2", "mcc", "block_r2", "block_mcc", "bootstrap", "Interval", "Guarantee"),
     ),
     "training": ("ContrastiveICA", "Recipe"),
+    "baselines": (
+        *("BetaVAE", "SlowVAE", "AdaGVAE", "AdaMLVAE"),
+        *("LinearPCA", "LinearICA", "SlowFeatures", "SupervisedEncoder"),
+    ),
 }
 _PACKAGE_OF = {name: package for package, names in _EXPORTS.items() for name in names}
 
