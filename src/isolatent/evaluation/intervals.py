@@ -123,9 +123,7 @@ def bootstrap(
     )
 
 
-def percentile_interval(
-    score: Resampled, *, level: float, resamples: int, seed: int
-) -> Interval:
+def percentile_interval(score: Resampled, *, level: float, resamples: int, seed: int) -> Interval:
     """Return the score with the percentile interval of :func:`bootstrap` around it."""
     # Halves are drawn from `seed` itself; the resamples must not follow from the same numbers.
     rng = np.random.default_rng([seed, 1])

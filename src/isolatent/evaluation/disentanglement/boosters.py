@@ -81,17 +81,17 @@ def _by_presorting(points: Split, seed: int, threads: int) -> list[Boosted]:
             prob = np.empty_like(raw)
             shares = min(threads, len(raw))
             bounds = [len(raw) * t // shares for t in range(shares + 1)]
-            credits = np.zeros((shares, *columns.shape))
+            credit = np.zeros((shares, *columns.shape))
             for _stage in range(STAGES):
                 probabilities(raw, prob)
                 data = (order, ranked, columns, inverse, labels, prob, raw, new_columns, new_raw)
                 work = [
-                    pool.submit(grow_stage, *bounds[t : t + 2], *data, credits[t])
+                    pool.submit(grow_stage, *bounds[t : t + 2], *data, credit[t])
                     for t in range(shares)
                 ]
                 for part in work:
                     part.result()
-            fitted.append(Boosted(credits.sum(axis=0), values[_decide(new_raw)]))
+            fitted.append(Boosted(credit.sum(axis=0), values[_decide(new_raw)]))
     return fitted
 
 
@@ -125,7 +125,9 @@ def _fit_scikit_learn(points: Split, factor: int, seed: int) -> Boosted:
     if len(values) == 1:
         return _constant(points, int(values[0]))
     model = GradientBoostingClassifier(random_state=seed).fit(points.train.codes, labels)
-    return Boosted(_credit(model, points.train.codes, labels), values[model.predict(points.test.codes)])
+    return Boosted(
+        _credit(model, points.train.codes, labels), values[model.predict(points.test.codes)]
+    )
 
 
 def _credit(model: Any, codes: Array, labels: Classes) -> Array:

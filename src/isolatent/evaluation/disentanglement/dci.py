@@ -1,4 +1,4 @@
-"""Disentanglement, completeness and informativeness, from the importances of boosted classifiers."""
+"""Disentanglement, completeness and informativeness, from importances in boosted classifiers."""
 
 from __future__ import annotations
 

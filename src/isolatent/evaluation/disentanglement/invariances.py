@@ -43,7 +43,7 @@ def objection(metric: str, guarantee: Guarantee) -> str:
 
     Example:
         >>> from isolatent.evaluation import derive_guarantee
-        >>> objection("mig", derive_guarantee("euclidean", "uniform", "normal"))
+        >>> objection("mig", derive_guarantee("box", "uniform", "normal"))
         'mig changes with rotation, which the guarantee (affine map) leaves open; ...'
         >>> objection("mig", derive_guarantee("box", "uniform", "laplace"))
         ''

@@ -4,10 +4,10 @@ One machine separates a class from the rest with the objective of scikit-learn's
 
     ½ (w² + b²) + Σ_i C_i max(0, 1 - s_i (w x_i + b))²,    s_i = ±1,
 
-whose intercept is penalised like the weight. It is strictly convex and piecewise quadratic in (w, b),
-so Newton's method ends after a few steps. On a sorted code the points inside the margin are those on
-one side of a value, so prefix sums of 1, x and x² give the objective, its slope and its curvature
-without a pass over the points.
+whose intercept is penalised like the weight. It is strictly convex and piecewise quadratic in
+(w, b), so Newton's method ends after a few steps. On a sorted code the points inside the margin are
+those on one side of a value, so prefix sums of 1, x and x² give the objective, its slope and its
+curvature without a pass over the points.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ def _add(sums, n, from_start, sign, cost, w, b, out):
     if from_start:
         m0, m1, m2 = sums[n, 0], sums[n, 1], sums[n, 2]
     else:
-        m0, m1, m2 = sums[last, 0] - sums[n, 0], sums[last, 1] - sums[n, 1], sums[last, 2] - sums[n, 2]
+        m0, m1, m2 = (
+            sums[last, 0] - sums[n, 0],
+            sums[last, 1] - sums[n, 1],
+            sums[last, 2] - sums[n, 2],
+        )
     # Σ (1 - s (w x + b))² and its derivatives; s² = 1
     out[0] += cost * (
         m0 - 2.0 * sign * (w * m1 + b * m0) + w * w * m2 + 2.0 * w * b * m1 + b * b * m0

@@ -1,9 +1,10 @@
 """Gradient-boosted classification trees on codes that are sorted once: scikit-learn's, compiled.
 
-The algorithm is that of scikit-learn's `GradientBoostingClassifier` with its defaults (log-loss, 100
-stages, rate 0.1, exact trees of depth 3 by squared error, one Newton step in each leaf). There every
-node sorts its points for every code; here the codes are sorted once, and each level of a tree is one
-pass over every code in that order. The trees are not kept: new points follow each as it is grown.
+The algorithm is that of scikit-learn's `GradientBoostingClassifier` with its defaults (log-loss,
+100 stages, rate 0.1, exact trees of depth 3 by squared error, one Newton step in each leaf). There
+every node sorts its points for every code; here the codes are sorted once, and each level of a tree
+is one pass over every code in that order. The trees are not kept: new points follow each as it is
+grown.
 
 Of two splits that are equally good, scikit-learn takes one at random and this one the first.
 """
