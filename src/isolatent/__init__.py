@@ -32,13 +32,23 @@ if TYPE_CHECKING:
     from isolatent.contrast import SaturatedInfoNCE as SaturatedInfoNCE
     from isolatent.contrast import Similarity as Similarity
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
+    from isolatent.evaluation import DCI as DCI
+    from isolatent.evaluation import Disentanglement as Disentanglement
     from isolatent.evaluation import Guarantee as Guarantee
     from isolatent.evaluation import Interval as Interval
+    from isolatent.evaluation import beta_vae_score as beta_vae_score
     from isolatent.evaluation import block_mcc as block_mcc
     from isolatent.evaluation import block_r2 as block_r2
     from isolatent.evaluation import bootstrap as bootstrap
+    from isolatent.evaluation import dci as dci
+    from isolatent.evaluation import evaluate_disentanglement as evaluate_disentanglement
+    from isolatent.evaluation import explicitness as explicitness
+    from isolatent.evaluation import factor_vae_score as factor_vae_score
     from isolatent.evaluation import linear_r2 as linear_r2
     from isolatent.evaluation import mcc as mcc
+    from isolatent.evaluation import mig as mig
+    from isolatent.evaluation import modularity as modularity
+    from isolatent.evaluation import sap as sap
     from isolatent.pairs import ArrayPairs as ArrayPairs
     from isolatent.pairs import FactorPairs as FactorPairs
     from isolatent.pairs import LaplaceTransitions as LaplaceTransitions
@@ -100,6 +110,8 @@ _EXPORTS = {
     ),
     "evaluation": (
         *("linear_r2", "mcc", "block_r2", "block_mcc", "bootstrap", "Interval", "Guarantee"),
+        *("beta_vae_score", "factor_vae_score", "mig", "dci", "DCI", "modularity", "explicitness"),
+        *("sap", "Disentanglement", "evaluate_disentanglement"),
     ),
     "training": ("ContrastiveICA", "Recipe"),
     "baselines": (
