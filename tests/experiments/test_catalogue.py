@@ -5,7 +5,7 @@ import json
 import pytest
 
 from isolatent.experiments import Experiment, find_experiment, list_experiments, read_experiment
-from isolatent.experiments.spec import plain
+from isolatent.experiments.settings import plain
 
 # Copied from the papers by hand, apart from the specs: unsupervised, and its spread where printed.
 TABLE1 = [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from isolatent.experiments import Cell, Run, execute
-from isolatent.experiments.spec import plain
+from isolatent.experiments.settings import plain
 
 ANISOTROPIC = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
 

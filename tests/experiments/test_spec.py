@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from isolatent.experiments import Cell, Experiment, Run
-from isolatent.experiments.spec import BESIDE, hash_of, plain
+from isolatent.experiments.settings import BESIDE, hash_of, plain
 
 CHANGES = {
     "name": "other",

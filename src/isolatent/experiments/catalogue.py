@@ -13,7 +13,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from isolatent.experiments.spec import Cell, Experiment, ModelSpec, Published, WorldSpec
+from isolatent.experiments.cells import Cell, ModelSpec, WorldSpec
+from isolatent.experiments.image_cells import ImageCell, ImageModelSpec, ImageWorldSpec
+from isolatent.experiments.settings import Published
+from isolatent.experiments.spec import Experiment
 
 __all__ = ["find_experiment", "list_experiments", "read_experiment"]
 
@@ -164,26 +167,27 @@ def _explained(shown: str, error: ValidationError, cells: list[dict[str, Any]]) 
     lines = []
     for mistake in error.errors():
         where = [*mistake["loc"]]
-        cell = ""
+        cell, kind = "", "latents"
         if len(where) > 1 and where[0] == "cells":
             cell = f" cell {cells[int(where[1])].get('name', where[1])!r}:"
-            where = where[2:]
+            kind, where = str(where[2]), where[3:]
         key = ".".join(map(str, where))
         message = mistake["msg"].removeprefix("Value error, ")
         if mistake["type"] == "extra_forbidden":
-            message = f"no such key; allowed are {', '.join(_allowed(where))}"
+            message = f"no such key; allowed are {', '.join(_allowed(where, kind))}"
         elif mistake["type"] == "missing":
             message = "must be given"
         lines.append(f"{shown}:{cell} {key + ': ' if key else ''}{message}")
     return "\n".join(lines)
 
 
-def _allowed(where: list[Any]) -> list[str]:
+def _allowed(where: list[Any], kind: str) -> list[str]:
     """The keys of the table in which an unknown one stands."""
+    images = kind == "images"
     tables: dict[str, type[BaseModel]] = {
-        "world": WorldSpec,
-        "model": ModelSpec,
+        "": ImageCell if images else Cell,
+        "world": ImageWorldSpec if images else WorldSpec,
+        "model": ImageModelSpec if images else ModelSpec,
         "published": Published,
     }
-    kind: type[BaseModel] = tables.get(str(where[0]), Cell) if len(where) > 1 else Cell
-    return list(kind.model_fields)
+    return list(tables.get(str(where[0]) if len(where) > 1 else "", tables[""]).model_fields)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from isolatent.experiments.results import spread_text
 from isolatent.experiments.runner import Event
-from isolatent.experiments.spec import Cell, Experiment
+from isolatent.experiments.spec import AnyCell, Experiment
 from isolatent.experiments.store import Store
 
 __all__ = ["ReproductionDisplay"]
@@ -102,7 +102,7 @@ class ReproductionDisplay:
                 table.add_row(*self._cells(cell))
         return table
 
-    def _cells(self, cell: Cell) -> list[str]:
+    def _cells(self, cell: AnyCell) -> list[str]:
         records = self.records[cell.name].values()
         scores = [s for r in records if (s := _score(cell, r)) is not None]
         ours = ""
@@ -122,7 +122,7 @@ class ReproductionDisplay:
             ", ".join(notes),
         ]
 
-    def _line(self, cell: Cell, record: dict[str, Any]) -> str:
+    def _line(self, cell: AnyCell, record: dict[str, Any]) -> str:
         score = _score(cell, record)
         told = record["error"] or ("" if score is None else f"{cell.metrics[0]} {score:.2f} %")
         paper = _paper(cell)
@@ -136,12 +136,12 @@ class ReproductionDisplay:
         )
 
 
-def _paper(cell: Cell) -> str:
+def _paper(cell: AnyCell) -> str:
     published = cell.published.get("unsupervised", {}).get(cell.metrics[0])
     return "" if published is None else spread_text(published.value, published.spread)
 
 
-def _score(cell: Cell, record: dict[str, Any]) -> float | None:
+def _score(cell: AnyCell, record: dict[str, Any]) -> float | None:
     """The score that counts: the model's, or that of the last approach if it was not asked for."""
     score = record["scores"].get(cell.approaches[-1], {}).get(cell.metrics[0])
     return None if score is None else 100 * float(score)

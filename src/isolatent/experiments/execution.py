@@ -22,8 +22,18 @@ from isolatent import __version__
 from isolatent.baselines import SupervisedEncoder
 from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import block_mcc, block_r2, linear_r2, mcc
-from isolatent.experiments.measures import gradient_noise, scales, total_variation, with_factors
-from isolatent.experiments.spec import Cell, Run, plain
+from isolatent.experiments.cells import Cell
+from isolatent.experiments.image_cells import ImageCell
+from isolatent.experiments.images import measured_on_images
+from isolatent.experiments.measures import (
+    gradient_noise,
+    scales,
+    thin_curve,
+    total_variation,
+    with_factors,
+)
+from isolatent.experiments.settings import plain
+from isolatent.experiments.spec import Run
 from isolatent.experiments.variants import (
     EnsembleByRow,
     NegativesOfAnchors,
@@ -31,7 +41,7 @@ from isolatent.experiments.variants import (
     SeveralWays,
 )
 from isolatent.pairs import PairSource, WorldPairs
-from isolatent.training import ContrastiveICA, Recipe, Step
+from isolatent.training import ContrastiveICA, Recipe
 from isolatent.worlds import World
 from isolatent.worlds.declaration import from_dict
 
@@ -40,7 +50,6 @@ __all__ = ["blank_record", "execute"]
 FORMAT = 1  # of the records
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003  # fresh points come from another stream than training
-CURVE_POINTS = 100
 SCATTER_POINTS = 200
 QUALITY_POINTS = 2048
 SUPERVISED_STEPS = 5000  # at most; regression needs a fraction of what contrast does
@@ -57,7 +66,10 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
     try:
         with _threads(threads), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", IsolatentWarning)
-            record |= _measured(run.cell, run.seed)
+            if isinstance(run.cell, ImageCell):
+                record |= measured_on_images(run.cell, run.seed)
+            else:
+                record |= _measured(run.cell, run.seed)
         told = [str(w.message) for w in caught if issubclass(w.category, IsolatentWarning)]
         record["warnings"] = told
     except FloatingPointError as error:
@@ -132,7 +144,7 @@ def _measured(cell: Cell, seed: int) -> dict[str, Any]:
             )
         matched = with_factors(z.numpy(), h)
         found |= {
-            "curve": _curve(model.history_),
+            "curve": thin_curve(model.history_),
             "correlation": matched.correlation,
             "scatter": matched.sample(SCATTER_POINTS),
             "scale": scales(cell, model.loss_, matched.code_of),
@@ -186,18 +198,6 @@ def _scores(z: Any, h: Any, cell: Cell) -> dict[str, Any]:
     scores["linear_r2_per_factor"] = _rounded(r2s)
     scores["mcc_per_factor"] = _rounded(mccs)
     return scores
-
-
-def _curve(history: list[Step]) -> list[dict[str, float]]:
-    """At most so many points of a run: always the last, and those where something was measured."""
-    measured = [step for step in history if step.held_out is not None] or history
-    every = max(1, -(-len(measured) // CURVE_POINTS))
-    kept = measured[::-1][::every][::-1]
-    names = ("number", "loss", "information", "scale", "quality", "held_out")
-    return [
-        {n: float(f"{v:.6g}") for n in names if (v := getattr(step, n)) is not None}
-        for step in kept
-    ]
 
 
 def _rounded(values: Any) -> list[float]:

@@ -11,16 +11,24 @@ from torch import Generator, nn
 
 from isolatent.contrast import AnInfoNCE, Dot, Lp
 from isolatent.evaluation.assignment import best_assignment
-from isolatent.experiments.spec import Cell
+from isolatent.experiments.cells import Cell
 from isolatent.experiments.variants import EnsembleByRow, NegativesOfAnchors
 from isolatent.pairs import PairSource
-from isolatent.training import ContrastiveICA
+from isolatent.training import ContrastiveICA, Step
 from isolatent.worlds import World
 
-__all__ = ["Matched", "gradient_noise", "scales", "total_variation", "with_factors"]
+__all__ = [
+    "Matched",
+    "gradient_noise",
+    "scales",
+    "thin_curve",
+    "total_variation",
+    "with_factors",
+]
 
 UNIFORM_POINTS = 200_000
 NOISE_BATCHES = 16
+CURVE_POINTS = 100
 
 
 class Matched(NamedTuple):
@@ -55,6 +63,18 @@ def with_factors(z: np.ndarray[Any, Any], h: np.ndarray[Any, Any]) -> Matched:
     signs = np.where(both[np.arange(len(code_of)), code_of] < 0, -1.0, 1.0)
     correlation = np.round(both[:, code_of] * signs, 4)
     return Matched(z, h[:, code_of] * signs, code_of, correlation.tolist())
+
+
+def thin_curve(history: list[Step]) -> list[dict[str, float]]:
+    """At most so many points of a run: always the last, and those where something was measured."""
+    measured = [step for step in history if step.held_out is not None] or history
+    every = max(1, -(-len(measured) // CURVE_POINTS))
+    kept = measured[::-1][::every][::-1]
+    names = ("number", "loss", "information", "scale", "quality", "held_out")
+    return [
+        {n: float(f"{v:.6g}") for n in names if (v := getattr(step, n)) is not None}
+        for step in kept
+    ]
 
 
 def total_variation(world: World) -> float | None:

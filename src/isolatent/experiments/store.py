@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from isolatent.experiments.spec import Experiment, Run, plain, what_matters
+from isolatent.experiments.settings import plain, what_matters
+from isolatent.experiments.spec import Experiment, Run
 
 __all__ = ["Store"]
 
