@@ -58,7 +58,9 @@ def test_the_readmes_examples_run(capsys):
 
 
 def test_the_example_on_images_runs():
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/images.md").read_text(), re.DOTALL)
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/images.md").read_text(), re.DOTALL
+    )
     names = {}
     exec(example, names)
     assert names["x"].shape == names["known"].x.shape == (64, 1, 64, 64)
