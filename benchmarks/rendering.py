@@ -95,7 +95,8 @@ def report(state: dict[str, Any]) -> list[str]:
         "",
         "Written by `benchmarks/rendering.py`. 64 × 64 pixels (3 channels for Shapes3D), "
         f"{where['processor']} with {where['cores']} cores, Python {where['python']}, "
-        f"torch {where['torch']}. Median of at least {where['repeats']}; fastest in brackets. Others: cores that other processes used.",
+        f"torch {where['torch']}. Median of at least {where['repeats']}; fastest in brackets. "
+        "Others: cores that other processes used.",
         "",
         "| | batch | threads | images per second | others |",
         "|---|---|---|---|---|",
@@ -113,7 +114,8 @@ def report(state: dict[str, Any]) -> list[str]:
         "",
         f"The whole grid of sprites, {grid['images']} images: built in "
         f"{1000 * grid['seconds']:.1f} ms once the renderer is compiled, {grid['bytes']} bytes; "
-        f"{grid['differing']} images differ from those observed (all were compared, in {grid['comparison']:.0f} s).",
+        f"{grid['differing']} images differ from those observed "
+        f"(all were compared, in {grid['comparison']:.0f} s).",
     ]
 
 
