@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from isolatent.worlds import Normal as Normal
     from isolatent.worlds import PackedImages as PackedImages
     from isolatent.worlds import Product as Product
+    from isolatent.worlds import Shapes3D as Shapes3D
     from isolatent.worlds import ShellNormal as ShellNormal
     from isolatent.worlds import Sphere as Sphere
     from isolatent.worlds import SpriteMixing as SpriteMixing
@@ -85,7 +86,7 @@ _EXPORTS = {
         *("Uniform", "GeneralizedNormal", "Normal", "Laplace", "VonMisesFisher", "GaussianCopula"),
         *("AnisotropicNormal", "ShellNormal", "Independent"),
         *("InvertibleMLP", "Linear", "Identity", "FlowMixing", "World"),
-        *("FactorWorld", "FactorArray", "PackedImages", "Sprites", "SpriteMixing"),
+        *("FactorWorld", "FactorArray", "PackedImages", "Sprites", "SpriteMixing", "Shapes3D"),
         *("load_dsprites", "render_sprites"),
     ),
     "pairs": (

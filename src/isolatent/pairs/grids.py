@@ -55,14 +55,17 @@ class FactorPairs:
                 f"transitions must have check and sample_factors, as UniformFactorChange() has, "
                 f"got {transitions!r}"
             )
-        if continuous and not isinstance(transitions, RecordedTransitions):
+        if not continuous:
+            transitions.check(world)
+        elif not isinstance(transitions, RecordedTransitions):
             raise TypeError(
                 f"transitions must be RecordedTransitions where continuous=True, got "
                 f"{transitions!r}"
             )
-        if continuous and not isinstance(world, _Continuous):
+        elif not isinstance(world, _Continuous):
             raise TypeError(f"world must have observe_values where continuous=True, got {world!r}")
-        transitions.check(world)
+        else:
+            transitions.check_names(world)
         self.world, self.transitions, self.continuous = world, transitions, bool(continuous)
 
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:

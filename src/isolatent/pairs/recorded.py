@@ -75,13 +75,17 @@ class RecordedTransitions:
     def _rows(self) -> Array:
         return self.table  # type: ignore[return-value]  # an array since __post_init__
 
-    def check(self, world: FactorWorld) -> None:
+    def check_names(self, world: FactorWorld) -> None:
+        """Raise ValueError if the world lacks one of the factors that move."""
         missing = [name for name in MOVING if name not in world.names]
         if missing:
             raise ValueError(
                 f"world must have the factors {MOVING} for {self!r}, got "
                 f"{world!r} without {missing}"
             )
+
+    def check(self, world: FactorWorld) -> None:
+        self.check_names(world)
         if not len(self._indices(world)):
             raise ValueError(
                 f"table must hold a transition that changes an index on the grid of {world!r}; in "
@@ -93,6 +97,7 @@ class RecordedTransitions:
     ) -> tuple[Tensor, Tensor]:
         """Draw factors y and y' (batch, F), int64, of ``batch`` pairs."""
         y = self._fixed(world, batch, generator)
+        self.check(world)
         indices = torch.from_numpy(self._indices(world))
         rows = indices[_integers(len(indices), batch, generator)]
         columns = [world.names.index(name) for name in MOVING]
@@ -107,7 +112,8 @@ class RecordedTransitions:
 
         They are for the ``observe_values`` of a world that shows values between those of its grid.
         """
-        values = world.values_of(self._fixed(world, batch, generator))
+        factors = self._fixed(world, batch, generator)
+        values = world.values_of(factors)
         values_pos = values.clone()
         moved = self._rows[_integers(len(self), batch, generator).numpy()]
         for k, name in enumerate(MOVING):
@@ -120,7 +126,7 @@ class RecordedTransitions:
     def _fixed(self, world: FactorWorld, batch: int, generator: Generator) -> Tensor:
         if not isinstance(world, FactorWorld):
             raise TypeError(f"world must be a FactorWorld, got {world!r}")
-        self.check(world)
+        self.check_names(world)
         check_integer("batch", batch, at_least=1)
         check_generator("generator", generator)
         return world.sample_factors(batch, generator)
@@ -170,13 +176,13 @@ def read_transitions(path: str | os.PathLike[str], *, rescale: bool = True) -> R
         read = csv.read_csv(path)
     except arrow.ArrowInvalid as error:
         raise ValueError(f"{path.name}: not a CSV file ({str(error).splitlines()[0]})") from error
+    if not read.num_rows:
+        raise ValueError(f"{path.name}: has no rows")
     columns: list[Array] = []
     for suffixes in SUFFIXES:
         columns += [_column(path, read, ("x",), suffixes), _column(path, read, ("y",), suffixes)]
         columns.append(_column(path, read, ("scale", "area"), suffixes))
     table = np.stack(columns, axis=1)
-    if not len(table):
-        raise ValueError(f"{path.name}: has no rows")
     if rescale:
         for k, name in enumerate(MOVING):
             both = table[:, [k, 3 + k]]

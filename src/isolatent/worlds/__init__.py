@@ -6,6 +6,7 @@ from isolatent.worlds.factors import FactorArray, FactorWorld
 from isolatent.worlds.generalized_normal import GeneralizedNormal, Laplace, Normal
 from isolatent.worlds.mixings import FlowMixing, Identity, InvertibleMLP, Linear, Mixing
 from isolatent.worlds.packed import PackedImages
+from isolatent.worlds.shapes3d import Shapes3D
 from isolatent.worlds.spaces import Box, CubeGrid, Euclidean, HollowBall, Product, Space, Sphere
 from isolatent.worlds.spherical import AnisotropicNormal, ShellNormal, VonMisesFisher
 from isolatent.worlds.sprite_mixing import SpriteMixing
@@ -33,6 +34,7 @@ __all__ = [
     "Normal",
     "PackedImages",
     "Product",
+    "Shapes3D",
     "ShellNormal",
     "Space",
     "Sphere",

@@ -28,8 +28,8 @@ def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = T
     r"""The real dSprites, as a world: the file's images, in the file's order.
 
     Factors are those that vary: shape (square, ellipse, heart), scale, orientation, x, y. Images
-    are kept as bits, 377 MB instead of 3 GB, and the file is never in memory as a whole. Unpacking it
-    takes some ten seconds; with ``cache`` the bits are kept on the disk (see
+    are kept as bits, 377 MB instead of 3 GB, and the file is never in memory as a whole. Unpacking
+    it takes some ten seconds; with ``cache`` the bits are kept on the disk (see
     :mod:`isolatent.worlds.cache`) under the hash of the file. Nothing in the file is unpickled.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from isolatent.worlds.cache import cached_array, digest
 from isolatent.worlds.factors import FactorWorld
 from isolatent.worlds.outlines import SHAPES, outlines
 from isolatent.worlds.packed import PackedImages
+from isolatent.worlds.threads import share_images
 
 __all__ = ["Sprites", "render_sprites"]
 
@@ -25,7 +25,6 @@ SIZE = 64  # pixels of a side, for which the outlines are given
 FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
 WINDOW = 32  # pixels of a side that hold every sprite of the grid
 CORNER = int(FIRST) - 15  # where the window of the first position begins
-ALONE = 256  # images below which a second thread costs more than it gains
 
 Array = NDArray[Any]
 
@@ -65,15 +64,20 @@ def render_sprites(
         (torch.Size([3, 1, 64, 64]), [480.5, 480.5, 480.5])
     """
     check_integer("size", size, at_least=8)
-    factors = np.broadcast_arrays(
+    given = (
         _shapes(shape),
         _numbers("scale", scale, 0.0, 1.0),
         _numbers("orientation", orientation, -math.inf, math.inf),
         _numbers("x", x, 0.0, 1.0),
         _numbers("y", y, 0.0, 1.0),
     )
-    if factors[0].ndim != 1:
-        raise ValueError(f"factors must be numbers or arrays (N,), got shape {factors[0].shape}")
+    lengths = {len(factor) for factor in given} - {1}
+    if any(factor.ndim > 1 for factor in given) or len(lengths) > 1:
+        raise ValueError(
+            "factors must be numbers or arrays (N,) with one N, got the shapes "
+            f"{[factor.shape for factor in given]}"
+        )
+    factors = np.broadcast_arrays(*given)
     if (factors[1] == 0).any():
         raise ValueError("scale must be above 0, got 0")
     zoom = size / SIZE
@@ -191,18 +195,11 @@ def _draw(antialias: bool, out: Array, *factors: Array) -> None:
     kernel: Callable[..., None] = cover if antialias else fill
     columns = [np.ascontiguousarray(factors[0], np.int64)]
     columns += [np.ascontiguousarray(column, np.float64) for column in factors[1:]]
-    threads = max(1, min(torch.get_num_threads(), len(out) // ALONE))
-    bounds = [len(out) * t // threads for t in range(threads + 1)]
 
-    def work(t: int) -> None:
-        kernel(*outlines(), *columns, bounds[t], bounds[t + 1], out)
+    def work(first: int, last: int) -> None:
+        kernel(*outlines(), *columns, first, last, out)
 
-    if threads == 1:
-        return work(0)
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, t) for t in range(threads)]:
-            done.result()  # raises what was raised there
-    return None
+    share_images(len(out), work)
 
 
 def _shapes(value: ArrayLike | Tensor) -> NDArray[np.int64]:
