@@ -93,9 +93,10 @@ def report(state: dict[str, Any]) -> list[str]:
     lines = [
         "# Rendered worlds: images per second, and the whole grid of sprites",
         "",
-        f"Written by `benchmarks/rendering.py`. 64 × 64 pixels (3 channels for Shapes3D), {where['processor']} with "
-        f"{where['cores']} cores, Python {where['python']}, torch {where['torch']}. Median of at "
-        f"least {where['repeats']}; fastest in brackets. Others: cores that other processes used.",
+        "Written by `benchmarks/rendering.py`. 64 × 64 pixels (3 channels for Shapes3D), "
+        f"{where['processor']} with {where['cores']} cores, Python {where['python']}, "
+        f"torch {where['torch']}. Median of at least {where['repeats']}; fastest in brackets. "
+        "Others: cores that other processes used.",
         "",
         "| | batch | threads | images per second | others |",
         "|---|---|---|---|---|",
@@ -111,9 +112,10 @@ def report(state: dict[str, Any]) -> list[str]:
     return [
         *lines,
         "",
-        f"The whole grid of sprites, {grid['images']} images: built in {1000 * grid['seconds']:.1f} ms once "
-        f"the renderer is compiled, {grid['bytes']} bytes; {grid['differing']} images differ from "
-        f"those observed (all were compared, in {grid['comparison']:.0f} s).",
+        f"The whole grid of sprites, {grid['images']} images: built in "
+        f"{1000 * grid['seconds']:.1f} ms once the renderer is compiled, {grid['bytes']} bytes; "
+        f"{grid['differing']} images differ from those observed "
+        f"(all were compared, in {grid['comparison']:.0f} s).",
     ]
 
 

@@ -7,7 +7,7 @@ from isolatent.worlds import PackedImages
 
 RANDOM = np.random.default_rng(0)
 WINDOWS = RANDOM.random((3, 4, 8)) < 0.5
-PLACES = [(0, 0), (2, 1), (1, 3)]
+PLACES = [(0, 0), (2, 1), (1, 3), (2, 3)]
 EMPTY: list[int] = []
 
 
@@ -18,16 +18,16 @@ def packed():
 
 @pytest.fixture
 def dense():
-    images = np.zeros((9, 6, 11), bool)
-    for cell in range(9):
-        row, column = PLACES[cell % 3]
-        images[cell, row : row + 4, column : column + 8] = WINDOWS[cell // 3]
+    images = np.zeros((12, 6, 11), bool)
+    for cell in range(12):
+        row, column = PLACES[cell % 4]
+        images[cell, row : row + 4, column : column + 8] = WINDOWS[cell // 4]
     return images
 
 
 @pytest.mark.parametrize(
     "index",
-    [4, -1, slice(2, 8, 3), [5, 5, 0], np.array([[1, 2], [3, -4]]), np.arange(9) % 2 == 0, EMPTY],
+    [4, -1, slice(2, 8, 3), [5, 5, 0], np.array([[1, 2], [3, -4]]), np.arange(12) % 2 == 0, EMPTY],
     ids=str,
 )
 def test_indexing_is_that_of_the_dense_array(packed, dense, index):
@@ -38,13 +38,13 @@ def test_indexing_is_that_of_the_dense_array(packed, dense, index):
 
 
 def test_size(packed):
-    assert packed.shape == (9, 6, 11)
-    assert len(packed) == 9
-    assert packed.nbytes == 3 * 4 + 3 * 16
+    assert packed.shape == (12, 6, 11)
+    assert len(packed) == 12
+    assert packed.nbytes == 3 * 4 + 4 * 16
 
 
 def test_errors(packed):
-    for index in (9, -10, [0, 9], [0.5], np.ones(3, bool)):
+    for index in (12, -13, [0, 12], [0.5], np.ones(3, bool)):
         with pytest.raises(IndexError, match=r"index|range"):
             packed[index]
     bits = np.zeros((3, 4), np.uint8)

@@ -37,7 +37,7 @@ def test_surfaces_are_those_met_by_marching_along_the_rays(kind, orientation):
     c, s = np.cos(azimuth), np.sin(azimuth)
     turn = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
     origin, rays = turn @ CAMERA, camera_rays() @ turn.T
-    t = np.linspace(2.5, 7, 1200)[:, None, None]
+    t = np.linspace(2.5, 7, 800)[:, None, None]
     x, y, z = (origin[k] + t * rays[None, :, :, k] for k in range(3))
     met = inside(BODIES[kind], scale * RADIUS[kind], scale * HEIGHT[kind], x, y, z).any(axis=0)
     down = np.where(rays[..., 1] < 0, -origin[1] / rays[..., 1], 1e6)

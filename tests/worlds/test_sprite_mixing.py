@@ -40,6 +40,17 @@ def test_latents_are_scale_orientation_x_and_y():
     assert torch.allclose(shown, expected, atol=1e-5)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:pairs were found to share only")  # nothing is learned yet
+def test_an_estimator_takes_the_world():
+    recipe = iso.Recipe(steps=2, batch=32)
+    model = iso.ContrastiveICA(
+        4, space="box", conditional="laplace", encoder="conv", recipe=recipe, random_state=0
+    )
+    z, _ = world().sample_latents(10)
+    assert model.fit(world()).transform(world().observe(z)).shape == (10, 4)
+
+
 def test_errors():
     with pytest.raises(ValueError, match="shape must be one of"):
         iso.SpriteMixing("circle")

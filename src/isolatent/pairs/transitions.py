@@ -85,14 +85,12 @@ class UniformFactorChange:
         varying = int((sizes > 1).sum())
         if self.k is None:
             count = 1 + (uniforms((batch, 1), generator, CPU) * (varying - 1)).long()
-            count = count.clamp(max=varying - 1)
         else:
             count = torch.full((batch, 1), self.k)
         # The first k factors in a random order, in which those that cannot change come last.
         order = uniforms(y.shape, generator, CPU) + (sizes <= 1)
         changes = order.argsort(dim=1).argsort(dim=1) < count
         others = (uniforms(y.shape, generator, CPU) * (sizes - 1)).long()
-        others = others.minimum((sizes - 2).clamp(min=0))
         others = others + (others >= y)  # the old value is left out
         return y, torch.where(changes, others, y)
 

@@ -83,13 +83,8 @@ class FactorWorld(ABC):
         )
         if len(set(self.names)) < count:
             raise ValueError(f"names must differ, got {self.names}")
-        flags = {"categorical": categorical, "periodic": periodic}
-        for name, given in flags.items():
-            for flag in self._each(name, given, [False] * count):
-                if not isinstance(flag, bool | np.bool_):
-                    raise TypeError(f"{name} must hold booleans, got {flag!r}")
-        self.categorical = tuple(map(bool, self._each("categorical", categorical, [False] * count)))
-        self.periodic = tuple(map(bool, self._each("periodic", periodic, [False] * count)))
+        self.categorical = self._flags("categorical", categorical)
+        self.periodic = self._flags("periodic", periodic)
         indices = [np.arange(n) for n in self.sizes]
         self.values: tuple[NDArray[np.float64], ...] = tuple(
             np.asarray(v, np.float64) for v in self._each("values", values, indices)
@@ -112,8 +107,7 @@ class FactorWorld(ABC):
         check_integer("count", count, at_least=0)
         check_generator("generator", generator)
         sizes = torch.tensor(self.sizes, dtype=torch.float64)
-        drawn = uniforms((count, self.n_factors), generator, sizes) * sizes
-        return drawn.long().minimum(sizes.long() - 1)  # a product may be rounded up to the size
+        return (uniforms((count, self.n_factors), generator, sizes) * sizes).long()
 
     def index_of(self, factors: Tensor | ArrayLike) -> Tensor:
         r"""The cell :math:`\sum_f y_f \prod_{g > f} n_g` of each row of factors (N, F)."""
@@ -148,6 +142,13 @@ class FactorWorld(ABC):
         if isinstance(given, str) or len(given) != len(self.sizes):
             raise ValueError(f"{name} must have {len(self.sizes)} entries, got {given!r}")
         return given
+
+    def _flags(self, name: str, given: Sequence[bool] | None) -> tuple[bool, ...]:
+        flags = self._each(name, given, [False] * len(self.sizes))
+        for flag in flags:
+            if not isinstance(flag, bool | np.bool_):
+                raise TypeError(f"{name} must hold booleans, got {flag!r}")
+        return tuple(map(bool, flags))
 
     def __repr__(self) -> str:
         parts = zip(self.names, self.sizes, strict=True)
