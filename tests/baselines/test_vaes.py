@@ -1,5 +1,8 @@
 """The VAE family trains, repeats itself, and has the interface of ContrastiveICA."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -139,3 +142,13 @@ def test_wrong_codes_and_groups():
         model.decode([[0.0, 1.0], [np.nan, 0.0]])
     with pytest.raises(ValueError, match="BetaVAE takes no recordings"):
         model.fit(X, groups=np.zeros(200))
+
+
+def test_the_example_of_the_document_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs/baselines.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert min(names["scores"].values()) > 0.95
+    assert names["traversal"].shape == (5, 4)

@@ -125,9 +125,9 @@ def slow_divergence(
     the cross-entropies of each frame to a Laplace density around the other's mean.
 
     So time has no direction; each of the two brackets has one entropy, although the second has two
-    cross-entropies. That is how the authors trained. A bound on the likelihood, averaged over both
-    directions, would have :math:`\tfrac12 C_L`: against it, slowness counts twice, so γ and the
-    posteriors' widths are to be read with that in mind.
+    cross-entropies. Public implementations have it so. A bound on the likelihood, averaged over
+    both directions, would have :math:`\tfrac12 C_L`: against it, slowness counts twice, so γ and
+    the posteriors' widths are to be read with that in mind.
 
     Args:
         q: Posteriors of the first frames.

@@ -74,8 +74,10 @@ class _Linear(
         self, X: Any, X_pos: Any, groups: Any, generator: Generator
     ) -> tuple[Array, Array | None]:
         source = self._as_source(X, X_pos, groups, reset=True)
-        stored = isinstance(source, ArrayPairs | SeriesPairs)
-        pair = source.all() if stored else source.sample(SAMPLES, generator)
+        if isinstance(source, ArrayPairs | SeriesPairs):
+            pair = source.all()
+        else:
+            pair = source.sample(SAMPLES, generator)
         self._set_shape(tuple(pair[0].shape[1:]))
         x, x_pos = (_flat(part.numpy()) for part in pair)
         return x, x_pos

@@ -174,7 +174,7 @@ class _AdaptiveVAE(_PairVAE):
 
 
 class AdaGVAE(_AdaptiveVAE):
-    r"""The VAE that averages what a pair shares: means, and variances.
+    r"""The VAE that averages what a pair shares: means, and variances (`locatello2020`).
 
     .. math:: \tfrac12 \sum_{x_k \in (x, x')}
         -E_{\tilde q_k} \log p(x_k|z) + \beta\, KL(\tilde q_k \| N(0, 1))
