@@ -52,7 +52,7 @@ def published(name, approach="unsupervised"):
     found = {}
     for index, cell in enumerate(find_experiment(name).cells):
         if approach in cell.published:
-            (paper,) = cell.published[approach].values()
+            paper = cell.published[approach].get(cell.metrics[0])
             found[index] = (paper.value, paper.spread)
     return found
 

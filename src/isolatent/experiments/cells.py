@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import fields
 from typing import Annotated, Any, Self
 
@@ -9,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from isolatent.evaluation import CONDITIONALS, MARGINALS, POTENTIALS, SPACES, check_beliefs
 from isolatent.experiments.expressions import declaration
-from isolatent.experiments.settings import Setting, Spec, one_of
+from isolatent.experiments.settings import Setting, Spec, check_one_of, one_of
 from isolatent.training import Recipe
 from isolatent.training.assembly import ENCODERS, LOSSES
 from isolatent.worlds import Distribution, Mixing, Space, World
@@ -19,6 +20,7 @@ __all__ = ["APPROACHES", "METRICS", "Cell", "ModelSpec", "WorldSpec", "check_rec
 
 APPROACHES = ("identity", "supervised", "unsupervised")
 METRICS = ("linear_r2", "mcc", "block_r2", "block_mcc")
+BLOCK_METRIC = re.compile(r"linear_r2_block([1-9]\d*)")
 MEASURES = ("total_variation", "gradient_noise")
 # Beside the losses of the estimator: one AnInfoNCE for each way of making positives.
 LOSS_NAMES = (*LOSSES, "ensemble")
@@ -31,6 +33,13 @@ def _declared(written: Any) -> dict[str, Any]:
         return declaration(written)
     except TypeError as error:
         raise ValueError(str(error)) from error
+
+
+def _metric(value: Any) -> Any:
+    """One of ``METRICS``, or R² of the factors of one block, such as ``"linear_r2_block1"``."""
+    if isinstance(value, str) and BLOCK_METRIC.fullmatch(value):
+        return value
+    return check_one_of(value, (*METRICS, "linear_r2_block1"))
 
 
 def _ways(written: Any) -> list[dict[str, Any]]:
@@ -130,9 +139,11 @@ class Cell(Setting):
     world: WorldSpec
     model: ModelSpec
     approaches: list[Annotated[str, one_of(APPROACHES)]] = Field(
-        default=["identity", "unsupervised"]
+        default=["identity", "unsupervised"], min_length=1
     )
-    metrics: list[Annotated[str, one_of(METRICS)]] = Field(default=["linear_r2"], min_length=1)
+    metrics: list[Annotated[str, BeforeValidator(_metric)]] = Field(
+        default=["linear_r2"], min_length=1
+    )
     blocks: list[list[int]] | None = None
     measure: list[Annotated[str, one_of(MEASURES)]] = Field(default=[])
 
@@ -147,8 +158,12 @@ class Cell(Setting):
             found = sorted(factor for block in self.blocks for factor in block)
             if found != [*range(self.world.n)]:
                 raise ValueError(f"blocks must hold each of {self.world.n} factors once")
-        elif blocks := [metric for metric in self.metrics if metric.startswith("block")]:
+        elif blocks := [metric for metric in self.metrics if "block" in metric]:
             raise ValueError(f"blocks must be given for metric {blocks[0]!r}")
+        for metric in self.metrics:
+            known = BLOCK_METRIC.fullmatch(metric)
+            if known and int(known[1]) > len(self.blocks or ()):
+                raise ValueError(f"blocks must be as many as {metric!r} counts")
         if self.model.loss == "ensemble" and len(self.world.conditional) < 2:
             raise ValueError("loss 'ensemble' needs several ways: give conditional as a list")
         if self.world.negatives is not None and self.model.loss != "aninfonce":

@@ -7,9 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-__all__ = ["Published", "Setting", "Spec", "hash_of", "one_of", "plain", "what_matters"]
+__all__ = [
+    "Published",
+    "Setting",
+    "Spec",
+    "check_one_of",
+    "hash_of",
+    "one_of",
+    "plain",
+    "what_matters",
+]
 
 # Fields of a cell on which its result does not depend: every run records all scores there are.
 BESIDE = {"name", "metrics", "published", "matches", "limits", "note"}
@@ -38,14 +47,15 @@ def _by_metric(written: Any, metrics: Any) -> Any:
 
 def one_of(allowed: tuple[str, ...]) -> BeforeValidator:
     """A validator of names, whose error says which are allowed."""
+    return BeforeValidator(lambda value: check_one_of(value, allowed))
 
-    def check(value: Any) -> Any:
-        if value not in allowed:
-            names = ", ".join(map(repr, allowed))
-            raise ValueError(f"must be one of {names}, got {value!r}")
-        return value
 
-    return BeforeValidator(check)
+def check_one_of(value: Any, allowed: tuple[str, ...]) -> Any:
+    """The value, if it is one of the allowed ones."""
+    if value not in allowed:
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"must be one of {names}, got {value!r}")
+    return value
 
 
 class Spec(BaseModel):
@@ -84,7 +94,7 @@ class Setting(Spec):
 
     name: str = Field(pattern=rf"^{FILE_NAME}$")
     recipe: dict[str, int | float] = {}
-    approaches: list[str]
+    approaches: list[str] = Field(min_length=1)
     metrics: list[str] = Field(min_length=1)
     published: dict[
         Literal["identity", "supervised", "unsupervised"],
@@ -111,6 +121,19 @@ class Setting(Spec):
         if isinstance(limits := full.get("limits"), bool):
             full["limits"] = list(metrics) if limits else []
         return full
+
+    @field_validator("approaches")
+    @classmethod
+    def _in_order(cls, approaches: list[str]) -> list[str]:
+        """Each once, and in one order, so that tables and hashes do not depend on the file's."""
+        return sorted(set(approaches))  # identity, supervised, unsupervised
+
+    @field_validator("metrics")
+    @classmethod
+    def _each_once(cls, metrics: list[str]) -> list[str]:
+        if len(set(metrics)) < len(metrics):
+            raise ValueError(f"metrics must differ, got {metrics}")
+        return metrics
 
     @model_validator(mode="after")
     def _names_what_it_has(self) -> Self:

@@ -37,7 +37,10 @@ SCORED = {
     "supervised": "trained on the factors",
 }
 QUALITY = "linear_r2"  # what runs measure while they train
-ALIGNED = "after the best assignment, and with the sign that correlates"
+ALIGNED = {
+    "assignment": "after the best assignment, and with the sign that correlates",
+    "linear": "after the best linear map, fitted on other observations",
+}
 
 
 def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
@@ -101,7 +104,7 @@ def _rows_and_cell(
         correlations=_absolute(shown.get("correlation")),
         scatter=_scatter(shown.get("scatter")),
         factors=tuple(map(str, shown.get("factors") or ())),
-        alignment="" if shown.get("strips") else ALIGNED,
+        alignment="" if shown.get("strips") else ALIGNED.get(shown.get("alignment", ""), ""),
         strips=_strips(shown.get("strips")),
         learned=learned,
         truth=truth,
