@@ -86,7 +86,7 @@ def _by_presorting(points: Split, seed: int, threads: int) -> list[Boosted]:
                 probabilities(raw, prob)
                 data = (order, ranked, columns, inverse, labels, prob, raw, new_columns, new_raw)
                 work = [
-                    pool.submit(grow_stage, *bounds[t : t + 2], *data, credit[t])
+                    pool.submit(grow_stage, bounds[t], bounds[t + 1], *data, credit[t])
                     for t in range(shares)
                 ]
                 for part in work:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EncodedGrid", "GridWorld"]
 
-BATCH = 256  # images at a time: what passes between layers stays in the cache
+BATCH = 128  # images at a time: what passes between layers stays in the cache
 
 
 class GridWorld(Protocol):

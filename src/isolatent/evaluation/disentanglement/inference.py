@@ -32,16 +32,18 @@ def prepared(module: nn.Module) -> Callable[[Tensor], Tensor]:
     frozen: list[Callable[[Tensor], Tensor]] = []
 
     def call(x: Tensor) -> Tensor:
-        training = module.training
-        module.eval()
-        try:
-            with torch.inference_mode():
-                if not frozen:
-                    frozen.append(_frozen(module, x) if known else module)
-                codes: Tensor = frozen[0](x)
-                return codes
-        finally:
-            module.train(training)
+        with torch.inference_mode():
+            if frozen:
+                return frozen[0](x)
+            training = module.training
+            module.eval()
+            try:
+                codes: Tensor = module(x)
+                if known:
+                    frozen.append(_frozen(module, x))
+            finally:
+                module.train(training)
+            return codes
 
     return call
 
