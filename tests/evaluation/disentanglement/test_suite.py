@@ -82,7 +82,9 @@ def test_noise_scores_chance():
     assert result.mig.value < 0.1
 
 
-def test_points_are_encoded_only_where_they_are_asked_for():
+@pytest.mark.parametrize("marked", [0, 2**27])
+def test_points_are_encoded_only_where_they_are_asked_for(marked, monkeypatch):
+    monkeypatch.setattr("isolatent.evaluation.disentanglement.grid.MARKED", marked)
     model = Counting()
     grid = EncodedGrid(model, Grid(1000, 1000), 0)
     index = np.array([[5, 999_999], [5, 7]])

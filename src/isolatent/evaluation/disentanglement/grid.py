@@ -18,6 +18,8 @@ __all__ = ["EncodedGrid", "GridWorld"]
 
 BATCH = 64  # images at a time: what passes between layers stays in the cache
 
+MARKED = 2**27  # points up to which a grid has a mark for each of them
+
 
 class GridWorld(Protocol):
     """What is asked of a world: factors with finitely many values, and an observation of each."""
@@ -141,9 +143,7 @@ class EncodedGrid:
 
         from isolatent.evaluation.disentanglement.inference import in_threads
 
-        parts = [np.unique(index) for index in indices]
-        wanted = np.unique(np.concatenate(parts)) if parts else self._index
-        missing = np.setdiff1d(wanted, self._index, assume_unique=True)
+        missing = np.setdiff1d(self._distinct(indices), self._index, assume_unique=True)
         if not len(missing):
             return
 
@@ -159,6 +159,15 @@ class EncodedGrid:
         index = np.concatenate([self._index, missing])
         order = np.argsort(index)
         self._index, self._codes = index[order], codes[order]
+
+    def _distinct(self, indices: Sequence[Indices]) -> Indices:
+        """Return the points among the indices in ascending order, each once."""
+        if len(self.world) > MARKED:
+            return np.unique(np.concatenate([np.unique(index) for index in indices]))
+        asked = np.zeros(len(self.world), dtype=bool)  # much faster than sorting millions
+        for index in indices:
+            asked[index] = True
+        return np.flatnonzero(asked)
 
     def codes_at(self, index: Indices) -> Array:
         """Return the codes of points, with the shape of ``index`` and one axis more."""
