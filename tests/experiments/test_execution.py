@@ -13,6 +13,16 @@ ANISOTROPIC = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfon
 
 @pytest.fixture(scope="module")
 def record():
+    return executed()
+
+
+@pytest.fixture(scope="module")
+def again():
+    """The same with another score in front."""
+    return executed(metrics=["mcc", "linear_r2"])
+
+
+def executed(**changes):
     cell = {
         "name": "one",
         "world": {
@@ -26,6 +36,7 @@ def record():
         "approaches": ["identity", "supervised", "unsupervised"],
         "measure": ["total_variation", "gradient_noise"],
         "blocks": [[0, 1], [2]],
+        **changes,
     }
     return execute(Run(experiment="a/b", cell=Cell.model_validate(cell), seed=3, source="a/b"))
 

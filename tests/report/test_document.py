@@ -24,6 +24,7 @@ from isolatent.report import (
     write_report,
 )
 from isolatent.report.colours import HEAT_LEVELS, PALETTES, contrast, style_of_colours
+from isolatent.report.page import Strips
 
 VOID = {"meta", "br", "hr", "wbr", "link"}
 
@@ -77,7 +78,9 @@ def page_with(text):
         text,
         numbers,
         Scatter(numbers, numbers),
+        (text, text, text),
         text,
+        Strips("nearest", ("iVBORw0KGgo=", "iVBORw0KGgo="), 9, 64),
         numbers,
         (1.0, 2.0),
         (),

@@ -60,14 +60,10 @@ def _constant(points: Split, value: int) -> Boosted:
 
 def _by_presorting(points: Split, seed: int, threads: int) -> list[Boosted]:
     """Share the trees of each stage among threads; there is nothing random, so no seed is used."""
-    from isolatent.evaluation.disentanglement.presorted import STAGES, grow_stage, probabilities
-
     columns = np.ascontiguousarray(points.train.codes.T, dtype=np.float32)
     new_columns = np.ascontiguousarray(points.test.codes.T, dtype=np.float32)
     order = np.argsort(columns, axis=1, kind="stable").astype(np.int32)
     ranked = np.take_along_axis(columns, order, axis=1)
-    rows = columns.shape[1]
-    inverse = 1.0 / np.maximum(np.arange(rows + 1), 1)
     fitted = []
     with ThreadPoolExecutor(threads) as pool:
         for classes in points.train.classes.T:
@@ -75,24 +71,36 @@ def _by_presorting(points: Split, seed: int, threads: int) -> list[Boosted]:
             if len(values) == 1:
                 fitted.append(_constant(points, int(values[0])))
                 continue
-            start = _start(labels)
-            raw = np.repeat(start[:, None], rows, axis=1)
-            new_raw = np.repeat(start[:, None], new_columns.shape[1], axis=1)
-            prob = np.empty_like(raw)
-            shares = min(threads, len(raw))
-            bounds = [len(raw) * t // shares for t in range(shares + 1)]
-            credit = np.zeros((shares, *columns.shape))
-            for _stage in range(STAGES):
-                probabilities(raw, prob)
-                data = (order, ranked, columns, inverse, labels, prob, raw, new_columns, new_raw)
-                work = [
-                    pool.submit(grow_stage, *bounds[t : t + 2], *data, credit[t])
-                    for t in range(shares)
-                ]
-                for part in work:
-                    part.result()
-            fitted.append(Boosted(credit.sum(axis=0), values[_decide(new_raw)]))
+            codes = order, ranked, columns, new_columns
+            credit, new_raw = _fit_presorted(codes, labels, pool, threads)
+            fitted.append(Boosted(credit, values[_decide(new_raw)]))
     return fitted
+
+
+def _fit_presorted(
+    codes: tuple[Any, Any, Any, Any], labels: Classes, pool: ThreadPoolExecutor, threads: int
+) -> tuple[Array, Array]:
+    """Return the credit (C, N) and the raw predictions of the held-out points, (K, N')."""
+    from isolatent.evaluation.disentanglement.presorted import STAGES, grow_stage, probabilities
+
+    order, ranked, columns, new_columns = codes
+    start, rows = _start(labels), len(labels)
+    raw = np.repeat(start[:, None], rows, axis=1)
+    new_raw = np.repeat(start[:, None], new_columns.shape[1], axis=1)
+    prob = np.empty_like(raw)
+    inverse = 1.0 / np.maximum(np.arange(rows + 1), 1)
+    shares = min(threads, len(raw))
+    bounds = [len(raw) * t // shares for t in range(shares + 1)]
+    credit = np.zeros((shares, *columns.shape))
+
+    def grow(t: int) -> None:
+        now = labels, prob, raw, new_columns, new_raw, credit[t]
+        grow_stage(bounds[t], bounds[t + 1], order, ranked, columns, inverse, *now)
+
+    for _ in range(STAGES):
+        probabilities(raw, prob)
+        list(pool.map(grow, range(shares)))
+    return credit.sum(axis=0), new_raw
 
 
 def _start(labels: Classes) -> Array:

@@ -82,7 +82,7 @@ def explicitness_of(points: Split) -> Resampled:
         raise ValueError("factors must have a class both fitted and held out, got none")
 
     def of_counts(counts: Array) -> float:
-        return float(np.nanmean([np.nanmean(_mean_auc(*p, counts)) for p in placed]))
+        return float(np.nanmean([np.nanmean(_auc_of(p, counts)) for p in placed]))
 
     return Resampled(of_counts(np.ones(len(scored))), len(scored), of_counts)
 
@@ -123,8 +123,9 @@ def _ranks_among(dense: Indices, member: Array) -> Array:
     return np.asarray((np.cumsum(weight) - weight / 2)[dense[:, 0]])
 
 
-def _mean_auc(member: Array, placement: Array, auc: Array, counts: Array) -> Array:
+def _auc_of(placed: tuple[Array, Array, Array], counts: Array) -> Array:
     """Return the AUCs when point i occurs ``counts[i]`` times, nan if undefined."""
+    member, placement, auc = placed
     inside, outside = counts @ member, counts @ (1.0 - member)
     own = counts @ (member * placement) / np.where(inside > 0, inside, np.nan)
     rest = counts @ ((1.0 - member) * placement) / np.where(outside > 0, outside, np.nan)

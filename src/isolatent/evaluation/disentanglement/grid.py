@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EncodedGrid", "GridWorld"]
 
-BATCH = 256  # images at a time: what passes between layers stays in the cache
+BATCH = 64  # images at a time: what passes between layers stays in the cache
+
+MARKED = 2**27  # points up to which a grid has a mark for each of them
 
 
 class GridWorld(Protocol):
@@ -79,7 +81,9 @@ class EncodedGrid:
     """
 
     def __init__(self, encoder: Any, world: GridWorld, seed: int) -> None:
-        from torch import Generator  # here, so that scores of arrays do without torch
+        from torch import Generator, nn  # here, so that scores of arrays do without torch
+
+        from isolatent.evaluation.disentanglement.inference import has_known_layers
 
         self._encode = _as_function(encoder)
         single = [n for n, size in zip(world.names, world.sizes, strict=True) if size < 2]
@@ -89,6 +93,8 @@ class EncodedGrid:
                 "factor that never changes cannot be scored"
             )
         self.world = world
+        # Another encoder may not bear being called from several threads.
+        self._shared = isinstance(encoder, nn.Module) and has_known_layers(encoder)
         self._generator = Generator().manual_seed(check_integer("seed", seed, at_least=0))
         self._index = np.empty(0, dtype=np.int64)  # of the encoded points, ascending
         self._codes: Array | None = None
@@ -135,22 +141,33 @@ class EncodedGrid:
         """Encode those of the points that have not been encoded yet."""
         import torch
 
-        parts = [np.unique(index) for index in indices]
-        wanted = np.unique(np.concatenate(parts)) if parts else self._index
-        missing = np.setdiff1d(wanted, self._index, assume_unique=True)
+        from isolatent.evaluation.disentanglement.inference import in_threads
+
+        missing = np.setdiff1d(self._distinct(indices), self._index, assume_unique=True)
         if not len(missing):
             return
+
+        def encode(part: Indices) -> Array:
+            return self._encode(self.world.observe(self.world.factors_at(torch.from_numpy(part))))
+
+        batches = np.array_split(missing, -(-len(missing) // BATCH))
         codes = np.concatenate(
-            [
-                self._encode(self.world.observe(self.world.factors_at(torch.from_numpy(part))))
-                for part in np.array_split(missing, -(-len(missing) // BATCH))
-            ]
+            in_threads(encode, batches) if self._shared else [encode(part) for part in batches]
         )
         if self._codes is not None:
             codes = np.concatenate([self._codes, codes])
         index = np.concatenate([self._index, missing])
         order = np.argsort(index)
         self._index, self._codes = index[order], codes[order]
+
+    def _distinct(self, indices: Sequence[Indices]) -> Indices:
+        """Return the points among the indices in ascending order, each once."""
+        if len(self.world) > MARKED:
+            return np.unique(np.concatenate([np.unique(index) for index in indices]))
+        asked = np.zeros(len(self.world), dtype=bool)  # much faster than sorting millions
+        for index in indices:
+            asked[index] = True
+        return np.flatnonzero(asked)
 
     def codes_at(self, index: Indices) -> Array:
         """Return the codes of points, with the shape of ``index`` and one axis more."""

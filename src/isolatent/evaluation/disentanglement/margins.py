@@ -85,7 +85,8 @@ def _separate(own, own_sums, rest, rest_sums, cost_own, cost_rest):
         step_b = -(out[3] * out[2] - out[4] * out[1]) / size
         descent = out[1] * step_w + out[2] * step_b
         if descent > -1e-14 * (1.0 + abs(out[0])):
-            break
+            # The value is right to rounding, (w, b) only to its root: the last step mends that.
+            return w + step_w, b + step_b
         scale = 1.0
         while scale > 1e-10:
             new_w, new_b = w + scale * step_w, b + scale * step_b

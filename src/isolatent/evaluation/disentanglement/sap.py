@@ -93,8 +93,9 @@ def predict(values: Array, classes: Classes, new_values: Array) -> Classes:
     from isolatent.evaluation.disentanglement.margins import separate_classes
 
     present, labels = np.unique(classes, return_inverse=True)
-    if len(present) == 1:
-        return np.full(len(new_values), present[0])
+    if len(present) == 1 or values[0] == values[-1]:
+        # On a dead code balanced machines for two classes know neither; rounding must not decide.
+        return np.full(len(new_values), present[np.bincount(labels).argmax()])
     machines = np.empty((1 if len(present) == 2 else len(present), 2))
     separate_classes(values, labels, len(present), COST, machines)
     score = machines[:, :1] * new_values + machines[:, 1:]

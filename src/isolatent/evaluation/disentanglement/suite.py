@@ -130,7 +130,8 @@ def evaluate_disentanglement(
     Intervals are percentile intervals of the bootstrap, as in :func:`bootstrap`: the points that a
     metric is a mean over are resampled (held-out points or examples where something was fitted to
     others), and nothing is fitted anew. D and C of DCI are means over the fitted points.
-    So they are about this fit and this sample, not about training the model or a booster again.
+    So they are about this fit and this sample, not about training the model or a booster again. A
+    resample is less even than the sample, so where D or C is next to 0 their interval is above it.
 
     Args:
         model: Anything with ``transform(x)``, or a callable, from observations to codes (N, C).
@@ -193,8 +194,8 @@ def evaluate_disentanglement(
             *resampled(mcc, points.train.classes, points.train.codes, seed, {"method": "spearman"})
         ),
     }
-    for text in objections:
-        warnings.warn(text, IsolatentWarning, stacklevel=2)
+    if objections:
+        warnings.warn("\n".join(objections), IsolatentWarning, stacklevel=2)
     return Disentanglement(
         **{
             name: percentile_interval(scores[name], level=level, resamples=resamples, seed=seed)

@@ -74,8 +74,8 @@ def beta_vae_score(
     _check_counts(batch, train, held_out, seed)
     check_guarantee("beta_vae", guarantee)
     points = StoredPoints(sample(factors, codes), seed)
-    drawn = [draw_pairs(points, count, batch) for count in (train, held_out)]
-    return beta_vae_of(points, *drawn).value
+    learnt, scored = (draw_pairs(points, count, batch) for count in (train, held_out))
+    return beta_vae_of(points, learnt, scored).value
 
 
 def factor_vae_score(
@@ -131,8 +131,8 @@ def factor_vae_score(
     check_guarantee("factor_vae", guarantee)
     read = sample(factors, codes)
     points = StoredPoints(read, seed)
-    drawn = [draw_groups(points, count, batch) for count in (train, held_out)]
-    return factor_vae_of(points, read.codes, *drawn, threshold).value
+    learnt, scored = (draw_groups(points, count, batch) for count in (train, held_out))
+    return factor_vae_of(points, read.codes, learnt, scored, threshold).value
 
 
 def _check_counts(batch: int, train: int, held_out: int, seed: int) -> None:
