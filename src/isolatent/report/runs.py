@@ -104,7 +104,9 @@ def _rows_and_cell(
         correlations=_absolute(shown.get("correlation")),
         scatter=_scatter(shown.get("scatter")),
         factors=tuple(map(str, shown.get("factors") or ())),
-        alignment="" if shown.get("strips") else ALIGNED.get(shown.get("alignment", ""), ""),
+        alignment=""
+        if shown.get("strips")
+        else ALIGNED.get(shown.get("alignment", "assignment"), ""),
         strips=_strips(shown.get("strips")),
         learned=learned,
         truth=truth,
