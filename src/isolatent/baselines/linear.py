@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA, FastICA
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
@@ -81,16 +81,6 @@ class _Linear(
         self._set_shape(tuple(pair[0].shape[1:]))
         x, x_pos = (_flat(part.numpy()) for part in pair)
         return x, x_pos
-
-    @property
-    def _n_features_out(self) -> int:  # for get_feature_names_out
-        return int(self.n_components)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.three_d_array = True
-        return tags
 
 
 class _LinearSingles(_Linear):

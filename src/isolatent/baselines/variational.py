@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
@@ -194,16 +194,6 @@ class VariationalEstimator(
         except RuntimeError as error:
             raise DamagedFileError(f"{directory} does not fit a {kind}: {error}") from error
         return model
-
-    @property
-    def _n_features_out(self) -> int:  # for get_feature_names_out
-        return int(self.n_components)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.three_d_array = True
-        return tags
 
     def _check(self) -> None:
         """Everything that can be wrong with the parameters, before anything is done."""

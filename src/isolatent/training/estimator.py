@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
@@ -302,16 +302,6 @@ class ContrastiveICA(
             loss: The same for the loss.
         """
         return load_model(cls, Path(directory), encoder, loss)
-
-    @property
-    def _n_features_out(self) -> int:  # for get_feature_names_out
-        return int(self.n_components)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.three_d_array = True
-        return tags
 
     def _check(self) -> tuple[Recipe, Beliefs]:
         """Everything that can be wrong with the parameters, before anything is done."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
@@ -27,9 +28,20 @@ class TakesObservations:
         n_features_in_: Number of observed dimensions.
     """
 
+    n_components: int
     n_features_in_: int
     lag: int | Sequence[int]
     _shape: tuple[int, ...]  # of one observation
+
+    @property
+    def _n_features_out(self) -> int:  # for get_feature_names_out
+        return int(self.n_components)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.three_d_array = True
+        return tags
 
     def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
         """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
