@@ -118,7 +118,7 @@ class ImageModelSpec(Spec):
         )
         loss: str | nn.Module = "infonce"
         if self.alpha is not None:
-            loss = AlignUniform(alpha=self.alpha, p=self.p)
+            loss = AlignUniform(alpha=self.alpha, p=self.p, own=True)
         return ContrastiveICA(
             self.n_components,
             space="euclidean",
