@@ -5,7 +5,10 @@ import io
 import itertools
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -90,6 +93,33 @@ def test_what_there_is_is_shown_after_an_interruption(isolatent, spec, monkeypat
     assert lines["| n3"].endswith("| missing |")
     assert lines["| n2"].endswith(("| worse |", "| better |"))
     assert is_report(spec.parent / "out" / "report.html")
+
+
+def test_a_reproduction_that_is_stopped_goes_on_to_the_same_table(isolatent, spec, tmp_path):
+    """Ctrl-C, which goes to the processes that do the runs, too."""
+    spec.write_text(SPEC.replace("steps = 4", "steps = 60"))
+    command = ("reproduce", "mine.toml", "--seeds", 5, "--jobs", 2, "--quiet", "--out")
+    main = [sys.executable, "-c", "from isolatent.cli import main; main()"]
+    runs = tmp_path / "stopped" / "runs" / "mine"
+    with (tmp_path / "told").open("w") as told:
+        words = [*main, *map(str, command), "stopped"]
+        process = subprocess.Popen(words, stdout=told, stderr=told, start_new_session=True)
+        while process.poll() is None and not [*runs.glob("*.json")]:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=120) == 130
+    told = (tmp_path / "told").read_text()
+    assert told.endswith("interrupted; the same command goes on with what is left\n")
+    assert "Traceback" not in told
+    before = len([*runs.glob("*.json")])
+    assert 0 < before < 10
+    assert not [*runs.glob(".*")]
+    resumed = isolatent(*command, "stopped")
+    assert f"{10 - before} done, {before} finished before" in resumed.out
+    assert "10 done, 0 finished before" in isolatent(*command, "through").out
+    tables = [(tmp_path / name / "table.md").read_text() for name in ("stopped", "through")]
+    assert tables[0] == tables[1]
+    assert "missing" not in tables[0]
 
 
 def test_some_cells_and_a_budget(isolatent, spec):

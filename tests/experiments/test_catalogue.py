@@ -173,6 +173,7 @@ def test_a_file_of_ones_own(tmp_path):
                 "'supervised' or 'unsupervised'"
             ],
         ),
+        ('name = "one"', 'name = "one"\nmetrics = [1]\npublished.identity = 2', ["published.ide"]),
         ('name = "one"', 'name = "one"\npublished.identity = [[1], 2]', ["'one': published"]),
         ("[[cells]]", "[cells]", ["cells: must be a list of tables, written [[cells]], got a tabl"]),
         ('title = "mine"', "title = 3", ["title: "]),

@@ -34,7 +34,7 @@ def explained(shown: str, error: ValidationError, cells: Sequence[Mapping[str, A
             message = f"no such key; allowed are {', '.join(_allowed(where, kind))}"
         elif mistake["type"] == "missing":
             message = "must be given"
-        elif where[0:1] == ["published"] and where[-1] == "[key]":
+        elif mistake["type"] == "literal_error" and where[-1] == "[key]":  # of published
             where.pop()
             message = f"no such approach; allowed are {mistake['ctx']['expected']}"
         elif isinstance(unknown := mistake.get("ctx", {}).get("error"), UnknownKindError):
