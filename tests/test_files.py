@@ -14,9 +14,14 @@ from isolatent.report import Page, plots, write_report
 def test_a_failure_leaves_what_was_there_and_nothing_beside_it(tmp_path):
     target = tmp_path / "a.json"
     target.write_text("before")
-    with pytest.raises(KeyboardInterrupt), whole_file(target) as partial:
-        partial.write_text("half of")
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with whole_file(target) as partial:
+            partial.write_text("half of")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert target.read_text() == "before"
     assert os.listdir(tmp_path) == ["a.json"]
 

@@ -104,10 +104,13 @@ def test_a_reproduction_that_is_stopped_goes_on_to_the_same_table(isolatent, spe
     with (tmp_path / "told").open("w") as told:
         words = [*main, *map(str, command), "stopped"]
         process = subprocess.Popen(words, stdout=told, stderr=told, start_new_session=True)
-        while process.poll() is None and not [*runs.glob("*.json")]:
-            time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(timeout=120) == 130
+        try:
+            while process.poll() is None and not [*runs.glob("*.json")]:
+                time.sleep(0.01)
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(timeout=120) == 130
+        finally:
+            process.kill()
     told = (tmp_path / "told").read_text()
     assert told.endswith("interrupted; the same command goes on with what is left\n")
     assert "Traceback" not in told

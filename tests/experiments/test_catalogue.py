@@ -175,7 +175,11 @@ def test_a_file_of_ones_own(tmp_path):
         ),
         ('name = "one"', 'name = "one"\nmetrics = [1]\npublished.identity = 2', ["published.ide"]),
         ('name = "one"', 'name = "one"\npublished.identity = [[1], 2]', ["'one': published"]),
-        ("[[cells]]", "[cells]", ["cells: must be a list of tables, written [[cells]], got a tabl"]),
+        (
+            "[[cells]]",
+            "[cells]",
+            ["cells: must be a list of tables, written [[cells]], got a tabl"],
+        ),
         ('title = "mine"', "title = 3", ["title: "]),
         ('title = "mine"', "defaults = 3", ["defaults: must be a table, got 3"]),
         ('title = "mine"', "include = 3", ["include: must be a list of", "got 3"]),
@@ -238,7 +242,11 @@ CELL = GRID[GRID.index("cell.") :]
         ("({n})", "({m})", "cell.world.space: 'Sphere({m})' names 'm', but the axes are n"),
         ("({n})", "({n.x})", "cell.world.space: 'Sphere({n.x})' names 'n.x', but the axes are n"),
         ("({n})", "({n[0]})", "cell.world.space: 'Sphere({n[0]})' names 'n[0]'"),
-        ("({n})", "({n)", "cell.world.space: 'Sphere({n)' has a brace that is no part of an {axis}"),
+        (
+            "({n})",
+            "({n)",
+            "cell.world.space: 'Sphere({n)' has a brace that is no part of an {axis}",
+        ),
         ("({n})", "({})", "cell.world.space: 'Sphere({})' names '', but the axes are n"),
         ("n{n}", "n{m}", "name: 'n{m}' names 'm', but the axes are n"),
         ('"n{n}"', "3", "name: must be a text, got 3"),
@@ -356,7 +364,13 @@ IN_FULL = {
 WRONG = [
     *(3, -1, 2.5, 10**400, True, "", "text", "{n", "{}", "{n.x}", "a:b", "other.toml:", "x.toml:a"),
     *([], [1], [[1]], ["a", "b"], [{}], {}, {"a": 3}, {"kind": "Box"}, {"kind": 3}, {"value": []}),
-    *("Box(", "Box(linspace(1))", "Laplace([1] * 'a')", "Laplace([1] * 1000000000000)", "Box(-'a')"),
+    *(
+        "Box(",
+        "Box(linspace(1))",
+        "Laplace([1] * 'a')",
+        "Laplace([1] * 1000000000000)",
+        "Box(-'a')",
+    ),
     *("Product(a=1)", "Sphere(" + "-" * 2000 + "1)", "Laplace(linspace(0, 1, 1000000000000))"),
 ]
 
@@ -376,9 +390,9 @@ def test_whatever_stands_in_a_file_only_a_mistake_of_the_file_is_told(data):
         try:
             read_experiment(path)
         except ValueError as error:
-            assert document != IN_FULL  # noqa: PT017
+            assert document != IN_FULL
             for line in str(error).splitlines():
-                assert line.startswith(f"{path}: ")  # noqa: PT017
+                assert line.startswith(f"{path}: ")
 
 
 def test_an_unknown_name_lists_what_there_is():

@@ -27,10 +27,14 @@ def shown(experiment):
 def record_of(run, score=0.9, **about):
     scores = {"unsupervised": {"linear_r2": score}, "identity": {"linear_r2": 0.25}}
     record = {"status": "done", "error": None, "seconds": {"total": 1.0}, "scores": scores}
-    return record | {"cell": run.cell.name, "seed": run.seed, "hash": run.hash} | {
-        "spec": plain(run.cell),
-        **about,
-    }
+    return (
+        record
+        | {"cell": run.cell.name, "seed": run.seed, "hash": run.hash}
+        | {
+            "spec": plain(run.cell),
+            **about,
+        }
+    )
 
 
 def events(experiment):
@@ -52,7 +56,7 @@ def test_plain_lines_without_a_terminal(experiment, shown):
 
 
 def test_a_row_fills_in_on_a_terminal(experiment, shown):
-    first, second = experiment.runs([0])
+    first, _ = experiment.runs([0])
     on = {"force_terminal": True}
     begun = [Event("started", first)]
     text = shown(begun, **on)

@@ -128,9 +128,7 @@ class ReproductionDisplay:
         seconds = record.get("seconds", {}).get("total")
         took = "" if seconds is None else f", {seconds:.0f} s"
         count = f"[{self.finished}/{self.total}]"
-        return (
-            f"{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
-        )
+        return f"{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
 
 
 def _headline(cell: AnyCell) -> str:

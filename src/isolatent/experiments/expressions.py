@@ -84,9 +84,7 @@ def _value(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str()):
             return node.value
-        case ast.UnaryOp(op=ast.USub()) if isinstance(
-            value := _value(node.operand), int | float
-        ):
+        case ast.UnaryOp(op=ast.USub()) if isinstance(value := _value(node.operand), int | float):
             return -value
         case ast.List():
             return [_value(element) for element in node.elts]
@@ -96,7 +94,9 @@ def _value(node: ast.expr) -> Any:
                 return left + right
             if isinstance(left, list) and isinstance(node.op, ast.Mult):
                 most = LONGEST // max(1, len(left))
-                return left * check_integer("the multiple of a list", right, at_least=0, at_most=most)
+                return left * check_integer(
+                    "the multiple of a list", right, at_least=0, at_most=most
+                )
         case ast.Call(func=ast.Name(id="linspace"), args=[first, last, count], keywords=[]):
             return _linspace(_value(first), _value(last), _value(count))
     raise ValueError(
