@@ -375,7 +375,7 @@ WRONG = [
 ]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_whatever_stands_in_a_file_only_a_mistake_of_the_file_is_told(data):
     document = deepcopy(IN_FULL)

@@ -36,7 +36,9 @@ def as_text(where: str, value: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    return {dict: "a table", list: "a list"}.get(type(value), repr(value))
+    if isinstance(value, dict):
+        return "a table"
+    return "a list" if isinstance(value, list) else repr(value)
 
 
 def cells_of(where: str, grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
