@@ -17,6 +17,7 @@ from isolatent.experiments.spec import Run
 __all__ = ["BACKENDS", "check_backend", "map_runs"]
 
 BACKENDS = ("local", "ray")
+RETRIES = 2  # of a run whose process or machine Ray has lost
 Finished = tuple[Run, dict[str, Any]]
 
 
@@ -127,7 +128,7 @@ def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
     ray = _connect("backend")
     # One core each: these matrices are small. Ray decides where; it starts a run anew whose
     # machine was lost.
-    remote = ray.remote(num_cpus=1, max_retries=2)(_pair)
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_pair)
     room = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
     waiting = iter(runs)
     pending = {remote.remote(run, 1): run for run in itertools.islice(waiting, room)}
