@@ -19,6 +19,7 @@ from isolatent.worlds import FactorWorld
 __all__ = ["measured_on_images"]
 
 BOOSTER = "presorted"  # scikit-learn's algorithm, many times faster
+FITTED, HELD_OUT = 10_000, 5_000  # examples of the metrics
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003
 COARSE_FROM = 12  # values of a factor: of so many every second is taken for the metrics
@@ -79,7 +80,14 @@ def _scores(
     if pairs.continuous:
         known = pairs.sample_known(TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
         return {"mcc": mcc(known.y, model.transform(known.x), method="spearman")}, {}
-    result = evaluate_disentanglement(model, CoarseWorld(pairs.world), seed, booster=BOOSTER)
+    result = evaluate_disentanglement(
+        model,
+        CoarseWorld(pairs.world),
+        seed,
+        booster=BOOSTER,
+        train=FITTED,
+        held_out=HELD_OUT,
+    )
     scores = {name: float(interval.value) for name, interval in result.scores.items()}
     bounds = {name: [float(i.low), float(i.high)] for name, i in result.scores.items()}
     return scores, bounds
