@@ -57,6 +57,15 @@ def test_the_readmes_examples_run(capsys):
     assert iso.mcc(names["hidden"], names["latents"]) > 0.97
 
 
+def test_the_example_on_images_runs():
+    (example,) = re.findall(
+        r"```python\n(.*?)```", (ROOT / "docs/images.md").read_text(), re.DOTALL
+    )
+    names = {}
+    exec(example, names)
+    assert names["x"].shape == names["known"].x.shape == (64, 1, 64, 64)
+
+
 def test_the_readmes_figures_are_those_of_the_stored_run():
     figures = json.loads((ROOT / "results/demo.json").read_text())
     text = (ROOT / "README.md").read_text()

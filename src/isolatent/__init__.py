@@ -10,6 +10,14 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isolatent.baselines import AdaGVAE as AdaGVAE
+    from isolatent.baselines import AdaMLVAE as AdaMLVAE
+    from isolatent.baselines import BetaVAE as BetaVAE
+    from isolatent.baselines import LinearICA as LinearICA
+    from isolatent.baselines import LinearPCA as LinearPCA
+    from isolatent.baselines import SlowFeatures as SlowFeatures
+    from isolatent.baselines import SlowVAE as SlowVAE
+    from isolatent.baselines import SupervisedEncoder as SupervisedEncoder
     from isolatent.contrast import NCE as NCE
     from isolatent.contrast import NWJ as NWJ
     from isolatent.contrast import AlignUniform as AlignUniform
@@ -24,23 +32,41 @@ if TYPE_CHECKING:
     from isolatent.contrast import SaturatedInfoNCE as SaturatedInfoNCE
     from isolatent.contrast import Similarity as Similarity
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
+    from isolatent.evaluation import DCI as DCI
+    from isolatent.evaluation import Disentanglement as Disentanglement
     from isolatent.evaluation import Guarantee as Guarantee
     from isolatent.evaluation import Interval as Interval
+    from isolatent.evaluation import beta_vae_score as beta_vae_score
     from isolatent.evaluation import block_mcc as block_mcc
     from isolatent.evaluation import block_r2 as block_r2
     from isolatent.evaluation import bootstrap as bootstrap
+    from isolatent.evaluation import dci as dci
+    from isolatent.evaluation import evaluate_disentanglement as evaluate_disentanglement
+    from isolatent.evaluation import explicitness as explicitness
+    from isolatent.evaluation import factor_vae_score as factor_vae_score
     from isolatent.evaluation import linear_r2 as linear_r2
     from isolatent.evaluation import mcc as mcc
+    from isolatent.evaluation import mig as mig
+    from isolatent.evaluation import modularity as modularity
+    from isolatent.evaluation import sap as sap
     from isolatent.pairs import ArrayPairs as ArrayPairs
+    from isolatent.pairs import FactorPairs as FactorPairs
+    from isolatent.pairs import LaplaceTransitions as LaplaceTransitions
     from isolatent.pairs import PairSource as PairSource
+    from isolatent.pairs import RecordedTransitions as RecordedTransitions
     from isolatent.pairs import SeriesPairs as SeriesPairs
+    from isolatent.pairs import UniformFactorChange as UniformFactorChange
     from isolatent.pairs import WorldPairs as WorldPairs
+    from isolatent.pairs import natural_transitions as natural_transitions
+    from isolatent.pairs import read_transitions as read_transitions
     from isolatent.training import ContrastiveICA as ContrastiveICA
     from isolatent.training import Recipe as Recipe
     from isolatent.worlds import AnisotropicNormal as AnisotropicNormal
     from isolatent.worlds import Box as Box
     from isolatent.worlds import CubeGrid as CubeGrid
     from isolatent.worlds import Euclidean as Euclidean
+    from isolatent.worlds import FactorArray as FactorArray
+    from isolatent.worlds import FactorWorld as FactorWorld
     from isolatent.worlds import FlowMixing as FlowMixing
     from isolatent.worlds import GaussianCopula as GaussianCopula
     from isolatent.worlds import GeneralizedNormal as GeneralizedNormal
@@ -51,12 +77,18 @@ if TYPE_CHECKING:
     from isolatent.worlds import Laplace as Laplace
     from isolatent.worlds import Linear as Linear
     from isolatent.worlds import Normal as Normal
+    from isolatent.worlds import PackedImages as PackedImages
     from isolatent.worlds import Product as Product
+    from isolatent.worlds import Shapes3D as Shapes3D
     from isolatent.worlds import ShellNormal as ShellNormal
     from isolatent.worlds import Sphere as Sphere
+    from isolatent.worlds import SpriteMixing as SpriteMixing
+    from isolatent.worlds import Sprites as Sprites
     from isolatent.worlds import Uniform as Uniform
     from isolatent.worlds import VonMisesFisher as VonMisesFisher
     from isolatent.worlds import World as World
+    from isolatent.worlds import load_dsprites as load_dsprites
+    from isolatent.worlds import render_sprites as render_sprites
 
 _EXPORTS = {
     "worlds": (
@@ -64,8 +96,14 @@ _EXPORTS = {
         *("Uniform", "GeneralizedNormal", "Normal", "Laplace", "VonMisesFisher", "GaussianCopula"),
         *("AnisotropicNormal", "ShellNormal", "Independent"),
         *("InvertibleMLP", "Linear", "Identity", "FlowMixing", "World"),
+        *("FactorWorld", "FactorArray", "PackedImages", "Sprites", "SpriteMixing", "Shapes3D"),
+        *("load_dsprites", "render_sprites"),
     ),
-    "pairs": ("PairSource", "WorldPairs", "ArrayPairs", "SeriesPairs"),
+    "pairs": (
+        *("PairSource", "WorldPairs", "ArrayPairs", "SeriesPairs", "FactorPairs"),
+        *("UniformFactorChange", "LaplaceTransitions", "RecordedTransitions"),
+        *("natural_transitions", "read_transitions"),
+    ),
     "contrast": (
         *("Dot", "Lp", "ConstantPotential", "NetworkPotential", "InfoNCE", "AnInfoNCE", "NCE"),
         *("SpectralContrastive", "NWJ", "AlignUniform", "Ensemble", "ContrastiveLoss"),
@@ -73,8 +111,14 @@ _EXPORTS = {
     ),
     "evaluation": (
         *("linear_r2", "mcc", "block_r2", "block_mcc", "bootstrap", "Interval", "Guarantee"),
+        *("beta_vae_score", "factor_vae_score", "mig", "dci", "DCI", "modularity", "explicitness"),
+        *("sap", "Disentanglement", "evaluate_disentanglement"),
     ),
     "training": ("ContrastiveICA", "Recipe"),
+    "baselines": (
+        *("BetaVAE", "SlowVAE", "AdaGVAE", "AdaMLVAE"),
+        *("LinearPCA", "LinearICA", "SlowFeatures", "SupervisedEncoder"),
+    ),
 }
 _PACKAGE_OF = {name: package for package, names in _EXPORTS.items() for name in names}
 

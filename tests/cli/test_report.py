@@ -60,6 +60,12 @@ def test_results_of_an_experiment(isolatent, tmp_path):
     assert isolatent("report", "out", "--out", "page.html").out == "wrote page.html\n"
     page = (tmp_path / "page.html").read_text()
     assert page == (tmp_path / "out" / "report.html").read_text()
+    again = isolatent("report", "out")  # where `reproduce` wrote one
+    assert (again.code, again.out, again.err) == (0, "wrote out/report.html\n", "")
+    assert isolatent("report", "out", "--out", "page.html").code == 2  # named, so it may be kept
+    (tmp_path / "out" / "report.html").write_text("precious")
+    assert "report.html exists; pass --overwrite" in isolatent("report", "out").err
+    assert (tmp_path / "out" / "report.html").read_text() == "precious"
     for text in ("sphere_vmf", "worse", "What may be claimed", "orthogonal map", "Quality"):
         assert text in page
 
@@ -87,7 +93,9 @@ def test_a_fit_replaces_its_own_report_and_no_other(isolatent, data, tmp_path):
     assert isolatent("fit", data, *QUICK).code == 0
     page = tmp_path / "model" / "report.html"
     before = page.read_text()
-    assert isolatent("report", "model").code == 2
+    assert isolatent("report", "model").out == "wrote model/report.html\n"  # an earlier one of ours
+    assert page.read_text() != before  # it has no data to show
+    before = page.read_text()
     assert isolatent("fit", data, *QUICK, "--seed", "1", "--overwrite").code == 0
     assert page.read_text() != before
     page.write_text("precious")

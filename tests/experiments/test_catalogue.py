@@ -1,11 +1,18 @@
 """Shipped specs say what the papers say, and mistakes in a file are told with file and key."""
 
 import json
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from isolatent.experiments import Experiment, find_experiment, list_experiments, read_experiment
-from isolatent.experiments.spec import plain
+from isolatent.experiments.settings import plain
 
 # Copied from the papers by hand, apart from the specs: unsupervised, and its spread where printed.
 TABLE1 = [
@@ -46,13 +53,23 @@ BATCH_BY_WEIGHT = {
     500: {25: 0.99, 150: 0.81, 300: 0.62},
     1000: {25: 1.0, 150: 0.86, 300: 0.68},
 }
+GOOD = """
+title = "mine"
+[[cells]]
+name = "one"
+world.space = "Sphere(3)"
+world.marginal = "Uniform()"
+world.conditional = "VonMisesFisher(kappa=10)"
+model.space = "sphere"
+model.conditional = "vmf"
+"""
 
 
 def published(name, approach="unsupervised"):
     found = {}
     for index, cell in enumerate(find_experiment(name).cells):
         if approach in cell.published:
-            (paper,) = cell.published[approach].values()
+            paper = cell.published[approach].get(cell.metrics[0])
             found[index] = (paper.value, paper.spread)
     return found
 
@@ -122,18 +139,6 @@ def test_grids_expand_to_readable_names_and_distinct_worlds():
     assert len({json.dumps(plain(cell), sort_keys=True) for cell in cells}) == len(cells)
 
 
-GOOD = """
-title = "mine"
-[[cells]]
-name = "one"
-world.space = "Sphere(3)"
-world.marginal = "Uniform()"
-world.conditional = "VonMisesFisher(kappa=10)"
-model.space = "sphere"
-model.conditional = "vmf"
-"""
-
-
 def test_a_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(GOOD)
@@ -150,7 +155,53 @@ def test_a_file_of_ones_own(tmp_path):
         ('"vmf"', '"vmf"\nmodel.loss = "nll"', ["'one'", "model.loss", "'infonce'", "got 'nll'"]),
         ("kappa=10", "kappa=-1", ["'one'", "world.conditional", "> 0, got -1"]),
         ("kappa=10", "cappa=10", ["world.conditional", "VonMisesFisher takes kappa"]),
-        ("Sphere(3)", "Spere(3)", ["world.space", "'Sphere'", "got 'Spere'"]),
+        (
+            "Sphere(3)",
+            "Spere(3)",
+            [
+                "world.space: kind must be one of 'Box', 'CubeGrid', 'Euclidean', 'HollowBall', "
+                "'Product', 'Sphere', got 'Spere'"
+            ],
+        ),
+        ('"Uniform()"', '{ kind = "Sphere2" }', ["world.marginal", "'Uniform', 'Von", "'Sphere2'"]),
+        ("kappa=10", "kappa=linspace(1)", ["world.conditional", "linspace(first, last, count)"]),
+        (
+            'name = "one"',
+            'name = "one"\npublished.unsupervsed = 3',
+            [
+                "'one': published.unsupervsed: no such approach; allowed are 'identity', "
+                "'supervised' or 'unsupervised'"
+            ],
+        ),
+        ('name = "one"', 'name = "one"\nmetrics = [1]\npublished.identity = 2', ["published.ide"]),
+        ('name = "one"', 'name = "one"\npublished.identity = [[1], 2]', ["'one': published"]),
+        (
+            "[[cells]]",
+            "[cells]",
+            ["cells: must be a list of tables, written [[cells]], got a tabl"],
+        ),
+        ('title = "mine"', "title = 3", ["title: "]),
+        ('title = "mine"', "defaults = 3", ["defaults: must be a table, got 3"]),
+        ('title = "mine"', "include = 3", ["include: must be a list of", "got 3"]),
+        ('title = "mine"', 'include = "quick"', ["include: must be a list of", "got 'quick'"]),
+        ('title = "mine"', 'include = ["quick"]', ["include: must name a cell", "got 'quick'"]),
+        ('title = "mine"', "include = [1]", ["include: must be a text, got 1"]),
+        ('title = "mine"', 'include = ["nope:a"]', ["include: there is no experiment 'nope'"]),
+        (
+            'title = "mine"',
+            'include = ["no/other.toml:a"]',
+            ["include: ", "no/other.toml: cannot be read: No such file"],
+        ),
+        (
+            'title = "mine"',
+            'include = ["mine.toml:one"]',
+            ["include: ", "the file would include itself: mine.toml → mine.toml"],
+        ),
+        ('title = "mine"', "grids = [1]", ["grids[0]: must be a table, got 1"]),
+        ('title = "mine"', "grids = 1", ["grids: must be a list of tables, written [[grids]]"]),
+        (GOOD, "", ["the file must have cells, grids or include"]),
+        (GOOD, "cells = []", ["cells: List should have at least 1 item"]),
+        (GOOD, "cells = [3]", ["cells[0]: must be a table, got 3"]),
         ('world.marginal = "Uniform()"', "", ["world.marginal: must be given"]),
         ('title = "mine"', "title =", ["mine.toml is not valid TOML"]),
         ('title = "mine"', 'include = ["quick:nothing"]', ["quick has no cell 'nothing'"]),
@@ -159,21 +210,189 @@ def test_a_file_of_ones_own(tmp_path):
 def test_a_mistake_is_told_with_file_key_and_what_is_allowed(tmp_path, old, new, told):
     path = tmp_path / "mine.toml"
     path.write_text(GOOD.replace(old, new))
+    assert_told(path, *told)
+
+
+def assert_told(path, *told):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         read_experiment(path)
+    assert str(caught.value).startswith(str(path))
     for words in told:
         assert words in str(caught.value)
 
 
-def test_grid_mistakes(tmp_path):
+GRID = """
+title = "mine"
+[[grids]]
+name = "n{n}"
+axes = { n = [2, 3] }
+cell.world.space = "Sphere({n})"
+cell.world.marginal = "Uniform()"
+cell.world.conditional = "VonMisesFisher(kappa=10)"
+cell.model.space = "sphere"
+cell.model.conditional = "vmf"
+"""
+AXES = "axes = { n = [2, 3] }"
+CELL = GRID[GRID.index("cell.") :]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("({n})", "({m})", "cell.world.space: 'Sphere({m})' names 'm', but the axes are n"),
+        ("({n})", "({n.x})", "cell.world.space: 'Sphere({n.x})' names 'n.x', but the axes are n"),
+        ("({n})", "({n[0]})", "cell.world.space: 'Sphere({n[0]})' names 'n[0]'"),
+        (
+            "({n})",
+            "({n)",
+            "cell.world.space: 'Sphere({n)' has a brace that is no part of an {axis}",
+        ),
+        ("({n})", "({})", "cell.world.space: 'Sphere({})' names '', but the axes are n"),
+        ("n{n}", "n{m}", "name: 'n{m}' names 'm', but the axes are n"),
+        ('"n{n}"', "3", "name: must be a text, got 3"),
+        (AXES, "axes = 3", "axes: must be a table, got 3"),
+        (AXES, "axes = { n = 3 }", "axes.n: must be a list of values, or a table of them, got 3"),
+        (CELL, "cell = 3", "cell: must be a table, got 3"),
+        (CELL, "cells = 3", ": a grid has name, axes, cell and perhaps published, got name, axes"),
+        (AXES, AXES + "\npublished = 3", "published: must be a table, got 3"),
+        (AXES, AXES + "\npublished.n4 = 3", ": published names no cell of the grid: n4"),
+    ],
+)
+def test_a_mistake_in_a_grid_is_told_with_file_and_key(tmp_path, old, new, told):
     path = tmp_path / "mine.toml"
-    grid = 'title = ""\n[[grids]]\nname = "{a}"\naxes = {b = [1]}\n[grids.cell]\n'
-    path.write_text(grid)
-    with pytest.raises(ValueError, match="names 'a', but the axes are b"):
-        read_experiment(path)
-    path.write_text(grid.replace("{a}", "{b}") + "[grids.published]\n2 = 50.0\n")
-    with pytest.raises(ValueError, match="published names no cell of the grid: 2"):
-        read_experiment(path)
+    path.write_text(GRID)
+    assert [cell.name for cell in read_experiment(path).cells] == ["n2", "n3"]
+    path.write_text(GRID.replace(old, new))
+    assert_told(path, f"{path}: grids[0]{'' if told.startswith(':') else '.'}{told}")
+
+
+def test_cells_of_a_file_of_ones_own_can_be_included(tmp_path, monkeypatch):
+    """Paths are relative to the file that names them, wherever the command is run."""
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "other.toml").write_text(GOOD)
+    path = tmp_path / "deep" / "mine.toml"
+    path.write_text('include = ["er/other.toml:one"]')
+    monkeypatch.chdir(tmp_path)
+    (cell,) = find_experiment("deep/mine.toml").cells
+    assert cell.name == "other-one"
+    top = tmp_path / "top.toml"
+    top.write_text(f'include = ["{path}:other-one"]')
+    assert [cell.name for cell in read_experiment(top).cells] == ["mine-other-one"]
+
+
+def test_files_that_include_each_other_are_told(tmp_path):
+    paths = [tmp_path / f"{name}.toml" for name in "abc"]
+    for path, other in zip(paths, [*paths[1:], paths[0]], strict=True):
+        path.write_text(f'include = ["{other.name}:one"]\n' + GOOD)
+    assert_told(paths[0], "include: ", "a.toml → b.toml → c.toml → a.toml")
+
+
+def test_files_that_are_none(tmp_path):
+    folder = tmp_path / "g.toml"
+    folder.mkdir()
+    assert_told(folder, "cannot be read: Is a directory")
+    assert_told(tmp_path / "absent.toml", "cannot be read: No such file")
+    named = tmp_path / "my file.toml"
+    named.write_text(GOOD)
+    assert_told(named, "letters, digits and _ . + = - alone, got 'my file.toml'")
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b'title = "\xe4"')
+    assert_told(latin, "is not valid TOML")
+
+
+def toml(value):
+    """A value as TOML, all in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def places(value, path=()):
+    """Every path into a document."""
+    if path:
+        yield path
+    inside = value.items() if isinstance(value, dict) else ()
+    for key, part in enumerate(value) if isinstance(value, list) else inside:
+        yield from places(part, (*path, key))
+
+
+CELL_IN_FULL = {
+    "name": "one",
+    "world": {
+        "space": "Sphere(3)",
+        "marginal": {"kind": "Uniform"},
+        "conditional": ["VonMisesFisher(kappa=10)", "AnisotropicNormal([5.0] * 3)"],
+        "mixing": "InvertibleMLP(layers=3)",
+    },
+    "model": {"space": "sphere", "conditional": "vmf", "loss": "infonce"},
+    "recipe": {"steps": 4},
+    "approaches": ["identity", "unsupervised"],
+    "metrics": ["linear_r2", "block_mcc"],
+    "published": {"unsupervised": {"linear_r2": [99.0, 0.5]}},
+    "limits": ["linear_r2"],
+    "blocks": [[0, 1], [2]],
+    "note": "",
+}
+IMAGES = {
+    "name": "images",
+    "world": {"images": "sprites", "pairs": "lap", "rate": 1.0},
+    "model": {"method": "alignuniform", "alpha": 0.5},
+    "metrics": "mcc",
+    "published": {"unsupervised": 50.0},
+    "limits": True,
+}
+IN_FULL = {
+    "title": "mine",
+    "note": "mine",
+    "include": ["other.toml:one"],
+    "defaults": {"recipe": {"batch": 16}, "matches": True},
+    "cells": [CELL_IN_FULL, IMAGES],
+    "grids": [
+        {
+            "name": "n{n}-{m}",
+            "axes": {"n": [2, 3], "m": {"a": {"world": {"marginal": "Uniform()"}}}},
+            "published": {"n2-a": [99.0, 0.5]},
+            "cell": {
+                "world": {"space": "Sphere({n})", "conditional": "VonMisesFisher(kappa={n})"},
+                "model": {"space": "sphere", "conditional": "vmf"},
+            },
+        }
+    ],
+}
+WRONG = [
+    *(3, -1, 2.5, 10**400, True, "", "text", "{n", "{}", "{n.x}", "a:b", "other.toml:", "x.toml:a"),
+    *([], [1], [[1]], ["a", "b"], [{}], {}, {"a": 3}, {"kind": "Box"}, {"kind": 3}, {"value": []}),
+    *(
+        "Box(",
+        "Box(linspace(1))",
+        "Laplace([1] * 'a')",
+        "Laplace([1] * 1000000000000)",
+        "Box(-'a')",
+    ),
+    *("Product(a=1)", "Sphere(" + "-" * 2000 + "1)", "Laplace(linspace(0, 1, 1000000000000))"),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_whatever_stands_in_a_file_only_a_mistake_of_the_file_is_told(data):
+    document = deepcopy(IN_FULL)
+    for _ in range(data.draw(st.integers(0, 2), label="mistakes")):
+        *path, last = data.draw(st.sampled_from([*places(document)]), label="place")
+        inner = reduce(getitem, path, document)
+        inner[last] = deepcopy(data.draw(st.sampled_from(WRONG), label="wrong"))
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "other.toml").write_text(GOOD)
+        path = Path(folder) / "mine.toml"
+        path.write_text("\n".join(f"{key} = {toml(value)}" for key, value in document.items()))
+        try:
+            read_experiment(path)
+        except ValueError as error:
+            assert document != IN_FULL
+            for line in str(error).splitlines():
+                assert line.startswith(f"{path}: ")
 
 
 def test_an_unknown_name_lists_what_there_is():

@@ -1,41 +1,135 @@
+"""What is shown of a reproduction is what was asked for and what came of it, to the letter."""
+
 import io
 
+import pytest
 from rich.console import Console
 
-from isolatent.experiments import Event, ReproductionDisplay
+from isolatent.experiments import Event, Experiment, ReproductionDisplay, reproduce
+from isolatent.experiments.settings import plain
+
+
+@pytest.fixture
+def shown(experiment):
+    """Give a display of two cells events; it gives what it wrote."""
+
+    def shown(events, *, asked=experiment, seeds=1, **options):
+        text = io.StringIO()
+        options = {"width": 100, "height": 40} | options
+        with ReproductionDisplay(asked, seeds, console=Console(file=text, **options)) as display:
+            for event in events:
+                display(event)
+        return text.getvalue()
+
+    return shown
+
+
+def record_of(run, score=0.9, **about):
+    scores = {"unsupervised": {"linear_r2": score}, "identity": {"linear_r2": 0.25}}
+    record = {"status": "done", "error": None, "seconds": {"total": 1.0}, "scores": scores}
+    return (
+        record
+        | {"cell": run.cell.name, "seed": run.seed, "hash": run.hash}
+        | {
+            "spec": plain(run.cell),
+            **about,
+        }
+    )
 
 
 def events(experiment):
-    record = {"status": "done", "error": None, "seconds": {"total": 1.0}}
     for run in experiment.runs([0]):
         yield Event("started", run)
-        scores = {"unsupervised": {"linear_r2": 0.9}}
-        yield Event("finished", run, record | {"scores": scores, "seed": run.seed})
+        yield Event("finished", run, record_of(run))
 
 
-def test_plain_lines_without_a_terminal(experiment, store):
-    text = io.StringIO()
-    with ReproductionDisplay(experiment, 1, store, console=Console(file=text)) as display:
-        for event in events(experiment):
-            display(event)
-    first, second = text.getvalue().splitlines()
+def rows(text):
+    """The cells of each line of the last table that was drawn."""
+    lines = [line.split("│") for line in text.splitlines() if "│" in line]
+    return {line[1].strip(): [part.strip() for part in line[2:-1]] for line in lines}
+
+
+def test_plain_lines_without_a_terminal(experiment, shown):
+    first, second = shown(events(experiment)).splitlines()
     assert first == "[1/2] first seed 0: done linear_r2 90.00 %, 1 s"
     assert second.startswith("[2/2] second")
 
 
-def test_a_table_on_a_terminal(experiment, store):
-    text = io.StringIO()
-    console = Console(file=text, force_terminal=True, width=100, height=40)
-    with ReproductionDisplay(experiment, 1, store, console=console) as display:
-        for event in events(experiment):
-            display(event)
-        assert display.table().row_count == 2
-    assert "2 of 2 runs" in text.getvalue()
+def test_a_row_fills_in_on_a_terminal(experiment, shown):
+    first, _ = experiment.runs([0])
+    on = {"force_terminal": True}
+    begun = [Event("started", first)]
+    text = shown(begun, **on)
+    assert rows(text)["first"] == ["linear_r2", "", "0/1", "", "1 running"]
+    assert "0 of 2 runs" in text
+    text = shown([*begun, Event("finished", first, record_of(first))], **on)
+    assert rows(text)["first"] == ["linear_r2", "90.00", "1/1", "", ""]
+    assert rows(text)["second"] == ["linear_r2", "", "0/1", "", ""]
+    text = shown(events(experiment), **on)
+    assert "2 of 2 runs" in text
+    assert rows(text)["second"][1] == "90.00"
 
 
-def test_quiet_is_quiet(experiment, store):
+def test_an_error_is_shown_to_the_letter(experiment, shown):
+    """Brackets are markup to rich: it would swallow some and stumble over others."""
+    (run, _) = experiment.runs([0])
+    error = "ValueError: x [/tmp/a] y [batch] [bold]z :smile: \\[a]"
+    failed = record_of(run, status="failed", error=error, scores={})
+    told = [Event("started", run), Event("finished", run, failed)]
+    assert shown(told, width=30) == f"[1/2] first seed 0: failed {error}, 1 s\n"
+    assert rows(shown(told, force_terminal=True))["first"][-1] == "1 failed"
+
+
+@pytest.mark.parametrize("approaches", [["identity", "unsupervised"], ["unsupervised", "identity"]])
+def test_the_headline_is_the_model_in_whatever_order(tiny, shown, approaches):
+    paper = {"unsupervised": 99.0, "identity": 60.0}
+    cell = {"name": "first", **tiny, "approaches": approaches, "published": paper}
+    asked = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
+    assert "linear_r2 90.00 % (paper 99.00)" in shown(events(asked), asked=asked)
+    cell |= {"approaches": ["identity"], "published": {"identity": 60.0}}
+    asked = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
+    assert "linear_r2 25.00 % (paper 60.00)" in shown(events(asked), asked=asked)
+
+
+def stand_in(runs, *about):
+    for run in runs:
+        yield run, record_of(run, 0.5, started="2")
+
+
+def test_of_what_was_stored_only_what_was_asked_for_is_shown(
+    tiny, experiment, store, monkeypatch, shown
+):
+    """One cell as it was, one that has changed, one that failed; and a seed that is not asked."""
+    monkeypatch.setattr("isolatent.experiments.runner.map_runs", stand_in)
+    before = [{"name": name, **tiny} for name in ("same", "changed", "broken")]
+    before = Experiment.model_validate({"name": "own", "title": "", "cells": before})
+    store.write_experiment(before)
+    for run in before.runs([0, 7]):
+        about = {"started": "1", "status": "failed" if run.cell.name == "broken" else "done"}
+        store.write(run, record_of(run, {"same": 0.9, "changed": 0.8}.get(run.cell.name), **about))
+    same, changed, broken = before.cells
+    changed = changed.model_copy(update={"recipe": {"steps": 5, "batch": 16}})
+    asked = before.model_copy(update={"cells": [same, changed, broken]})
+    told = []
+    reproduce(asked, store, [0], tell=told.append)
+    begun = [event for event in told if event.kind != "finished"]
+    on = {"force_terminal": True, "asked": asked}
+    assert {name: row[1:] for name, row in rows(shown(begun, **on)).items() if name != "cell"} == {
+        "same": ["90.00", "1/1", "", ""],
+        "changed": ["", "0/1", "", "1 running"],
+        "broken": ["", "0/1", "", "1 running"],
+    }
+    after = rows(shown(told, **on))
+    assert [after[name][1] for name in ("same", "changed", "broken")] == ["90.00", "50.00", "50.00"]
+    # Changed back: the first result is there still, though the store was last asked for another.
+    told = []
+    reproduce(before, store, [0], tell=told.append)
+    assert rows(shown(told, force_terminal=True, asked=before))["changed"][1] == "80.00"
+
+
+def test_quiet_is_quiet(experiment):
     text = io.StringIO()
-    with ReproductionDisplay(experiment, 1, store, True, Console(file=text)) as display:
+    with ReproductionDisplay(experiment, 1, quiet=True, console=Console(file=text)) as display:
         for event in events(experiment):
             display(event)
     assert not text.getvalue()

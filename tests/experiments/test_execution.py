@@ -6,13 +6,23 @@ import numpy as np
 import pytest
 
 from isolatent.experiments import Cell, Run, execute
-from isolatent.experiments.spec import plain
+from isolatent.experiments.settings import plain
 
 ANISOTROPIC = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
 
 
 @pytest.fixture(scope="module")
 def record():
+    return executed()
+
+
+@pytest.fixture(scope="module")
+def again():
+    """The same with another score in front."""
+    return executed(metrics=["mcc", "linear_r2"])
+
+
+def executed(**changes):
     cell = {
         "name": "one",
         "world": {
@@ -26,6 +36,7 @@ def record():
         "approaches": ["identity", "supervised", "unsupervised"],
         "measure": ["total_variation", "gradient_noise"],
         "blocks": [[0, 1], [2]],
+        **changes,
     }
     return execute(Run(experiment="a/b", cell=Cell.model_validate(cell), seed=3, source="a/b"))
 
@@ -38,8 +49,8 @@ def test_the_record_is_complete_and_json(record):
         assert np.mean(scores["linear_r2_per_factor"]) == pytest.approx(
             scores["linear_r2"], abs=1e-4
         )
-        blocks = scores["linear_r2_of_blocks"]
-        assert (2 * blocks[0] + blocks[1]) / 3 == pytest.approx(scores["linear_r2"])
+        first, second = (scores[f"linear_r2_block{k}"] for k in (1, 2))
+        assert (2 * first + second) / 3 == pytest.approx(scores["linear_r2"])
     assert record["scores"]["identity"]["linear_r2"] == pytest.approx(1, abs=1e-4)  # it is linear
     assert Cell.model_validate(record["spec"]).name == "one"
     assert plain(Cell.model_validate(record["spec"])) == record["spec"]
@@ -58,13 +69,14 @@ def test_curve_and_scatter_are_thin(record):
     assert true.shape == recovered.shape == (200, 3)
 
 
-def test_the_matrix_is_in_matched_order(record):
-    matrix = np.array(record["correlation"])
-    assert matrix.shape == (3, 3)
-    assert (np.diag(matrix) >= 0).all()
-    assert np.diag(matrix).mean() == pytest.approx(
-        record["scores"]["unsupervised"]["mcc"], abs=1e-3
+def test_codes_are_aligned_as_the_first_metric_does(record, again):
+    """Squared, the diagonal is R² after the linear map; it is MCC after the assignment."""
+    assert (record["alignment"], again["alignment"]) == ("linear", "assignment")
+    linear, matched = (np.diag(np.array(r["correlation"])) for r in (record, again))
+    assert (linear**2).mean() == pytest.approx(
+        record["scores"]["unsupervised"]["linear_r2"], abs=0.02
     )
+    assert matched.mean() == pytest.approx(again["scores"]["unsupervised"]["mcc"], abs=1e-3)
 
 
 def test_what_else_is_measured(record):

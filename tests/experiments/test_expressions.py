@@ -35,6 +35,13 @@ def test_a_declaration_of_a_declaration_is_itself():
         ("Sphere(m=3)", "Sphere takes n, radius"),
         ("Normal(__import__('os').getcwd())", "must be a number"),
         ("Normal(open)", "must be a number"),
+        ("Normal(linspace(1))", r"must be a number.* or linspace\(first, last, count\)"),
+        ("Normal(linspace(0, 1, num=3))", r"linspace\(first, last, count\)"),
+        ("Normal(linspace(0, 1, 10000000000))", "count of linspace must be an integer >= 1"),
+        ("Normal([0.1] * 10000000000)", "the multiple of a list must be an integer >= 0"),
+        ("Normal([0.1] + 2)", "must be a number"),
+        ("Normal(-'a')", "must be a number"),
+        ("Product(Sphere(2), spaces=3)", "Product takes declarations alone"),
         ("Normal(-1.0)", "std must be a finite number > 0, got -1.0"),
     ],
 )

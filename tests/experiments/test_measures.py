@@ -3,8 +3,9 @@ import pytest
 import torch
 from scipy import integrate
 
-from isolatent.evaluation import mcc
-from isolatent.experiments.measures import total_variation, with_factors
+from isolatent.contrast import AnInfoNCE, InfoNCE, Lp
+from isolatent.experiments import Cell
+from isolatent.experiments.measures import scales, total_variation
 from isolatent.worlds import Euclidean, Identity, Normal, Sphere, Uniform, VonMisesFisher, World
 
 
@@ -22,10 +23,21 @@ def test_total_variation_where_nothing_is_uniform():
     assert total_variation(World(Sphere(3), Uniform(), VonMisesFisher(1.0), Identity())) == 0
 
 
-def test_matching_is_that_of_mcc():
+def test_weights_are_those_of_each_factors_code(tiny):
     z = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).numpy()
-    h = -z[:, [2, 0, 1]] + 0.1
-    matched = with_factors(z, h)
-    assert matched.code_of == [1, 2, 0]
-    assert np.diag(matched.correlation).mean() == pytest.approx(mcc(z, h), abs=1e-4)
-    assert np.allclose(matched.h, z - 0.1, atol=1e-5)
+    h = -z[:, [2, 0, 1]] + 0.1  # code 1 is factor 0, code 2 is factor 1, code 0 is factor 2
+    world = {"space": "Sphere(3)", "conditional": "AnisotropicNormal([4.0, 5.0, 6.0])"}
+    model = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
+    cell = Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
+    found = scales(cell, AnInfoNCE(3, weights=[1.0, 2.0, 3.0]), z, h)
+    assert found["learned"] == pytest.approx([2.0, 3.0, 1.0])
+    assert found["true"] == [4.0, 5.0, 6.0]
+
+
+def test_a_rate_has_no_truth_beside_it_where_codes_have_their_own_unit(tiny):
+    world = {"space": "Box(2)", "conditional": "Normal(std=0.1)", "mixing": "Identity()"}
+    model = {"space": "euclidean", "conditional": "normal"}
+    cell = Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
+    z = np.eye(4)[:, :2]
+    found = scales(cell, InfoNCE(Lp(p=2, weights=7.0)), z, 3 * z)
+    assert found == {"name": "rate", "learned": 7.0, "true": None}

@@ -3,11 +3,12 @@
 import json
 import os
 import sys
+from functools import cache
 from itertools import count
 
 import pytest
 
-from isolatent.experiments import Experiment, backends, runner
+from isolatent.experiments import Experiment, as_markdown, backends, runner, tabulate
 from isolatent.experiments.execution import execute
 from isolatent.experiments.runner import Summary, reproduce, select_cells
 from isolatent.experiments.store import Store
@@ -15,11 +16,15 @@ from isolatent.experiments.store import Store
 
 def outcomes(store, experiment):
     """What must be the same however the runs came about."""
-    keys = ("cell", "seed", "hash", "status", "scores", "curve", "scatter", "scale")
+    keys = ("cell", "seed", "hash", "status", "scores", "curve", "scatter", "scale", "correlation")
+    keys += ("measures", "guarantee")
     return [{key: r[key] for key in keys} for r in store.records(experiment.name)]
 
 
-def test_interrupted_and_resumed_is_run_through(experiment, tmp_path):
+def test_interrupted_and_resumed_is_run_through(tiny, tmp_path):
+    measure = {"measure": ["total_variation", "gradient_noise"]}
+    cells = [{"name": name, **tiny, **measure} for name in ("first", "second")]
+    experiment = Experiment.model_validate({"name": "own", "title": "", "cells": cells})
     through, broken = Store(tmp_path / "through"), Store(tmp_path / "broken")
     assert reproduce(experiment, through, [0], jobs=1) == Summary(done=2)
 
@@ -35,6 +40,7 @@ def test_interrupted_and_resumed_is_run_through(experiment, tmp_path):
     assert summary == Summary(skipped=1, done=1)
     assert [event.kind for event in events] == ["skipped", "started", "finished"]
     assert outcomes(broken, experiment) == outcomes(through, experiment)
+    assert as_markdown(tabulate(broken)) == as_markdown(tabulate(through))
 
 
 def test_a_damaged_file_is_done_again(experiment, store):
@@ -90,30 +96,66 @@ def test_two_processes_and_one_that_dies(failing, store, monkeypatch):
     assert "its process died" in by_cell["broken"]["error"]
 
 
-def test_a_ray_cluster_gives_the_same(failing, tmp_path, monkeypatch):
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    """A Ray cluster on this machine, for one test."""
     ray = pytest.importorskip("ray", reason="needs the extra [cluster]")
     token = tmp_path / "token"  # else Ray would write one into the home directory
     token.write_text(os.urandom(32).hex())
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
+    yield ray
+    ray.shutdown()
+
+
+def test_a_ray_cluster_gives_the_same(failing, tmp_path, cluster, monkeypatch):
     here, there = Store(tmp_path / "here"), Store(tmp_path / "there")
     reproduce(failing, here, [0], jobs=1)
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, configure_logging=False)
-    try:
-        summary = reproduce(failing, there, [0], backend="ray", jobs=2)
-    finally:
-        ray.shutdown()
+    summary = reproduce(failing, there, [0], backend="ray", jobs=2)
     assert summary == Summary(done=2, failed=1)
     assert [r["hash"] for r in here.records("own")] == [r["hash"] for r in there.records("own")]
     for ours, theirs in zip(here.records("own"), there.records("own"), strict=True):
         for name, score in ours["scores"].get("unsupervised", {}).items():
             assert theirs["scores"]["unsupervised"][name] == pytest.approx(score, abs=1e-3)
 
+    def stand_in(run, threads):
+        if run.cell.name == "broken":
+            os._exit(1)
+        if run.cell.name == "last":
+            raise LookupError("of what no run does\nfor it records its errors")
+        return run, {"status": "done", "cell": run.cell.name, "seed": run.seed, "started": ""}
 
-def test_ray_without_ray_or_cluster_says_what_to_do(experiment, store, monkeypatch):
+    # A process that dies, or an error of the cluster, costs its own run only.
+    monkeypatch.setattr(backends, "_pair", stand_in)
+    monkeypatch.setattr(backends, "RETRIES", 0)
+    lossy = Store(tmp_path / "lossy")
+    summary = reproduce(failing, lossy, [0], backend="ray", jobs=2)
+    assert summary == Summary(done=1, failed=2)
+    failed = {r["cell"]: r for r in lossy.records("own") if r["status"] == "failed"}
+    assert {*failed} == {"broken", "last"}
+    for run in failing.runs([0])[1:]:
+        assert failed[run.cell.name]["hash"] == run.hash
+        assert failed[run.cell.name]["error"].startswith("its process died: ")
+        assert len(failed[run.cell.name]["error"].splitlines()) == 1
+
+
+def test_ray_without_ray_says_what_to_do(experiment, store, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ValueError, match=r"isolatent\[cluster\]"):
+    with pytest.raises(ValueError, match=r"backend 'ray' needs Ray: .*isolatent\[cluster\]"):
         reproduce(experiment, store, [0], backend="ray")
+    assert not store.directory.exists()
+
+
+def test_ray_without_a_cluster_says_what_to_do(experiment, store, monkeypatch, tmp_path):
+    ray = pytest.importorskip("ray", reason="needs the extra [cluster]")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # where `ray start` leaves its address
+    # Another test may have a cluster at this very time.
+    monkeypatch.setattr(ray._private.services, "find_gcs_addresses", cache(set))
+    with pytest.raises(ValueError, match="backend 'ray' found no cluster: start one with `ray sta"):
+        reproduce(experiment, store, [0], backend="ray")
+    assert not store.directory.exists()
 
 
 @pytest.mark.parametrize(
@@ -127,6 +169,7 @@ def test_ray_without_ray_or_cluster_says_what_to_do(experiment, store, monkeypat
 def test_options_that_cannot_be(experiment, store, options, told):
     with pytest.raises(ValueError, match=told):
         reproduce(experiment, store, [0], **options)
+    assert not store.directory.exists()
 
 
 def test_select_cells(experiment):

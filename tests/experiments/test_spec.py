@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from isolatent.experiments import Cell, Experiment, Run
-from isolatent.experiments.spec import BESIDE, hash_of, plain
+from isolatent.experiments.settings import BESIDE, hash_of, plain
 
 CHANGES = {
     "name": "other",
@@ -57,6 +57,12 @@ def test_the_hash_changes_with_every_field_that_matters(tiny, field):
     assert same == (field in BESIDE)
 
 
+def test_the_order_of_approaches_does_not_matter(tiny):
+    one, other = (["identity", "unsupervised"], ["unsupervised", "identity", "unsupervised"])
+    cells = [{"name": "a", **tiny, "approaches": approaches} for approaches in (one, other)]
+    assert run_of(cells[0]).cell == run_of(cells[1]).cell
+
+
 def test_the_hash_changes_with_seed_and_version(tiny, monkeypatch):
     cell = {"name": "a", **tiny}
     before = run_of(cell).hash
@@ -84,9 +90,12 @@ def test_a_cell_survives_json(tiny):
         ({"limits": ["mcc"]}, "limits must name metrics of the cell: 'linear_r2', got"),
         (
             {"metrics": ["r2"]},
-            "must be one of 'linear_r2', 'mcc', 'block_r2', 'block_mcc', got 'r2'",
+            "must be one of 'linear_r2', 'mcc', 'block_r2', .*'linear_r2_block1', got 'r2'",
         ),
         ({"metrics": "block_r2"}, "blocks must be given"),
+        ({"metrics": "linear_r2_block3", "blocks": [[0], [1]]}, "blocks must be as many as"),
+        ({"metrics": ["mcc", "mcc"]}, "metrics must differ"),
+        ({"approaches": []}, "at least 1 item"),
         ({"metrics": ["mcc", "linear_r2"], "published": {"identity": 9.0}}, "name the metric"),
         ({"published": {"identity": {"mcc": 9.0}}}, "published.identity must name metrics"),
         ({"blocks": [[0], [0]]}, "each of 2 factors once"),

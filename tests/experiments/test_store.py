@@ -1,7 +1,7 @@
 import json
 import math
 
-from isolatent.experiments.spec import plain
+from isolatent.experiments.settings import plain
 
 
 def test_what_json_has_no_word_for_becomes_null(run, store):

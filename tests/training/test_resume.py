@@ -240,6 +240,23 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, whole):
     assert bits(model, tmp_path / "m") == whole
 
 
+def test_images_go_on_to_the_same_bits(tmp_path):
+    """Their weights lie in memory with the channels last, and so must the optimiser's moments."""
+    x = np.random.default_rng(0).random((2, 12, 1, 64, 64), dtype=np.float32)
+    recipe = iso.Recipe(steps=4, batch=4, warmup=0)
+    codes = []
+    for name in ("whole", "stopped"):
+        model = iso.ContrastiveICA(2, encoder="conv", recipe=recipe, random_state=0)
+        if name == "stopped":
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(*x, checkpoint=tmp_path, on_step=stop_at(2))
+            model.fit(*x, resume=tmp_path)
+        else:
+            model.fit(*x)
+        codes.append(model.transform(x[0]))
+    assert np.array_equal(*codes)
+
+
 def test_ctrl_c_within_a_step_is_honoured_after_it(tmp_path, whole):
     """The signal arrives while pairs are drawn; the step is finished, saved, and then it stops."""
     before = signal.getsignal(signal.SIGINT)

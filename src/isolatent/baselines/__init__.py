@@ -1,5 +1,16 @@
-"""What one would use instead: here, an encoder that is told the truth."""
+"""What one would use instead: autoencoders, linear methods, an encoder that is told the truth."""
 
+from isolatent.baselines.linear import LinearICA, LinearPCA, SlowFeatures
 from isolatent.baselines.supervised import SupervisedEncoder
+from isolatent.baselines.vaes import AdaGVAE, AdaMLVAE, BetaVAE, SlowVAE
 
-__all__ = ["SupervisedEncoder"]
+__all__ = [
+    "AdaGVAE",
+    "AdaMLVAE",
+    "BetaVAE",
+    "LinearICA",
+    "LinearPCA",
+    "SlowFeatures",
+    "SlowVAE",
+    "SupervisedEncoder",
+]

@@ -301,7 +301,7 @@ def reproduce(
 
 @app.command()
 def results(
-    directory: Annotated[Path, typer.Argument(help="What reproduce --out wrote.")],
+    directory: Annotated[Path, typer.Argument(help="What reproduce --out wrote, or one above.")],
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(help="markdown, csv or parquet.  [default: by --export; markdown]"),
@@ -309,11 +309,14 @@ def results(
     export: Annotated[
         Path | None, typer.Option(help="Write to this file; .png for a figure.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the --export file if it exists.")
+    ] = False,
 ) -> None:
     """Print results beside what was published, with a verdict for each score."""
     from isolatent.cli.reproduce import run_results
 
-    run_results(directory, format, export)
+    run_results(directory, format, export, overwrite)
 
 
 def main() -> None:

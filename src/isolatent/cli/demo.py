@@ -87,7 +87,7 @@ def run_demo(
             quality="R² (linear)",
         )
         write_report(report, page, overwrite=True)  # it was asked before
-        console.print(f"report: {report}", soft_wrap=True)
+        console.print(f"report: {report}", soft_wrap=True, markup=False, emoji=False)
     return {
         "identity_r2": identity_r2.value,
         "identity_mcc": identity_mcc.value,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from isolatent.checks import check_integer, check_one_of
 from isolatent.cli.output import check_writable, write_json
+from isolatent.files import whole_file
 
 if TYPE_CHECKING:
     from isolatent.evaluation import Interval
@@ -199,19 +199,15 @@ def _codes(model: ContrastiveICA, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
 
 def _write_codes(out: Path, codes: Iterator[NDArray[Any]], shape: tuple[int, int]) -> None:
     """Write all of them or nothing."""
-    out = out.resolve()  # a link stays a link
-    partial = out.with_name(f".{out.name}.{os.getpid()}{out.suffix}")
-    try:
-        suffix = out.suffix.lower()
+    suffix = out.suffix.lower()
+    with whole_file(out) as partial:
         if suffix == ".npy":
             _stream_npy(partial, codes, shape)
         elif suffix == ".npz":
-            np.savez(partial, h=np.concatenate([*codes]))
+            with partial.open("wb") as file:  # to a path NumPy would add a suffix
+                np.savez(file, h=np.concatenate([*codes]))
         else:
             _write_table(partial, suffix, np.concatenate([*codes]))
-        partial.replace(out)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _stream_npy(path: Path, codes: Iterator[NDArray[Any]], shape: tuple[int, int]) -> None:

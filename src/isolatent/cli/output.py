@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from isolatent.files import write_whole
+
 __all__ = ["LARGEST_SEED", "check_writable", "command_line", "write_json"]
 
 LARGEST_SEED = 2**32 - 1  # what NumPy takes
@@ -29,14 +31,7 @@ def check_writable(name: str, path: Path, overwrite: bool) -> None:
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
     """Write all of it or nothing."""
-    text = json.dumps(data, indent=2) + "\n"
-    path = path.resolve()  # a link stays a link
-    if path.exists() and not path.is_file():  # a pipe or a terminal
-        path.write_text(text)
-        return
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text)
-    partial.replace(path)
+    write_whole(path, json.dumps(data, indent=2) + "\n")
 
 
 def command_line() -> str:

@@ -29,7 +29,11 @@ def run_report(
     """Write the page of a model, or of the runs in a directory."""
     if not directory.is_dir():
         raise FileNotFoundError(f"DIRECTORY: {directory} is not a directory")
-    out = directory / REPORT if out is None else out
+    if out is None:
+        from isolatent.report import is_report
+
+        out = directory / REPORT
+        overwrite = overwrite or is_report(out)  # an earlier one, nothing else
     check_writable("--out", out, overwrite)
     is_model = (directory / "model.json").is_file()
     if not is_model and (data is not None or truth is not None):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from isolatent.checks import check_integer, check_one_of
+from isolatent.checks import check_integer, check_one_of, check_real
+from isolatent.cli.output import LARGEST_SEED, check_writable
 from isolatent.experiments import (
     ReproductionDisplay,
+    Row,
     Store,
     as_csv,
     as_markdown,
@@ -19,12 +22,18 @@ from isolatent.experiments import (
     list_experiments,
     reproduce,
     select_cells,
-    tabulate,
 )
+from isolatent.experiments.backends import check_backend
+from isolatent.experiments.results import FORMATS, rows_of
+from isolatent.files import file_name, write_whole
+
+if TYPE_CHECKING:
+    from isolatent.report.stored import Results
 
 __all__ = ["print_experiments", "run_reproduce", "run_results", "write_overview"]
 
 TABLE_MARK = "<!-- written by isolatent reproduce -->"
+SUFFIXES = {".md": "markdown", ".csv": "csv", ".parquet": "parquet", ".png": "figure"}
 
 
 def print_experiments() -> None:
@@ -48,16 +57,22 @@ def run_reproduce(
 ) -> int:
     """Do what is left of an experiment; return the status to leave with."""
     check_integer("--seeds", seeds, at_least=1)
-    check_integer("--first-seed", first_seed, at_least=0)
+    check_integer("--first-seed", first_seed, at_least=0, at_most=LARGEST_SEED)
+    check_integer("--seeds", seeds, at_least=1, at_most=LARGEST_SEED + 1 - first_seed)
+    if jobs is not None:
+        check_integer("--jobs", jobs, at_least=1)
+    if budget is not None:
+        check_real("--budget", budget, at_least=0)
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"--out must be a directory, but {out} is a file")
     experiment = find_experiment(name)
     if cells is not None:
         experiment = select_cells(experiment, cells)
+    check_backend("--backend", backend)
     store = Store(out)
     chosen = [*range(first_seed, first_seed + seeds)]
     try:
-        with ReproductionDisplay(experiment, seeds, store, quiet) as display:
+        with ReproductionDisplay(experiment, seeds, quiet) as display:
             summary = reproduce(
                 experiment, store, chosen, backend=backend, jobs=jobs, budget=budget, tell=display
             )
@@ -77,52 +92,88 @@ def run_reproduce(
 def write_overview(out: Path) -> None:
     """Write or refresh the page, the table and a figure of each experiment in a directory."""
     from isolatent.report import is_report, page_of_runs, read_results, write_report
-    from isolatent.report.plots import can_draw, distances, write_figure
+    from isolatent.report.plots import can_draw
 
-    rows = tabulate(Store(out))
-    if not rows:
+    results = read_results(out)
+    if not results:
         return
-    written = []
+    rows, written = _rows(results), []
     page, table = out / "report.html", out / "table.md"
     if page.exists() and not is_report(page):
         typer.echo(f"isolatent: {page} was not written by isolatent and is left as it is", err=True)
     else:
-        write_report(page, page_of_runs(read_results(out)), overwrite=True)
+        write_report(page, page_of_runs(results), overwrite=True)
         written.append(page)
-    if table.exists() and not table.read_text(encoding="utf-8").startswith(TABLE_MARK):
+    if table.exists() and not _is_table(table):
         typer.echo(
             f"isolatent: {table} was not written by isolatent and is left as it is", err=True
         )
     else:
-        partial = table.with_name(f".{table.name}.{os.getpid()}")
-        partial.write_text(f"{TABLE_MARK}\n\n{as_markdown(rows)}", encoding="utf-8")
-        partial.replace(table)
+        _write_table(table, rows)
         written.append(table)
     if can_draw():
         for name in dict.fromkeys(row.experiment for row in rows):
-            figure = out / f"{name.replace('/', '-')}.png"
-            own = [row for row in rows if row.experiment == name]
-            write_figure(own, figure, distances(Store(out).records(name)))
+            figure = out / f"{file_name(name)}.png"
+            _write_figure(figure, results, [row for row in rows if row.experiment == name])
             written.append(figure)
     else:
         typer.echo("no figure: matplotlib is missing (pip install 'isolatent[bench]')")
     typer.echo(f"wrote {', '.join(map(str, written))}")
 
 
-def run_results(directory: Path, kind: str | None, target: Path | None) -> None:
+def run_results(
+    directory: Path, kind: str | None, target: Path | None, overwrite: bool = False
+) -> None:
     """Print or write the table of a directory of results, or its figure if FILE is a .png."""
-    if kind is not None:
-        check_one_of("--format", kind, ("markdown", "csv", "parquet"))
-    rows = tabulate(Store(directory))
-    if not rows:
-        raise FileNotFoundError(f"{directory} holds no results; `isolatent reproduce` writes them")
-    if target is not None and kind is None and target.suffix == ".png":
-        from isolatent.report.plots import write_figure
+    from isolatent.report import read_results
 
-        write_figure(rows, target)
-    elif target is not None:
-        export(rows, target, kind)
-    elif kind == "parquet":
+    if kind is not None:
+        check_one_of("--format", kind, FORMATS)
+    elif target is not None and target.suffix not in SUFFIXES:
+        raise ValueError(
+            f"--export must end in {', '.join(SUFFIXES)}, or give --format, got {str(target)!r}"
+        )
+    if target is None and kind == "parquet":
         raise ValueError("--format parquet needs --export FILE")
-    else:
+    if target is not None:
+        kind = kind or SUFFIXES[target.suffix]
+        check_writable("--export", target, overwrite or (kind == "markdown" and _is_table(target)))
+    results = read_results(directory)
+    if not results:
+        raise FileNotFoundError(f"{directory} holds no results; `isolatent reproduce` writes them")
+    rows = _rows(results)
+    if target is None:
         sys.stdout.write(as_csv(rows) if kind == "csv" else as_markdown(rows))
+    elif kind == "figure":
+        _write_figure(target, results, rows)
+    elif kind == "markdown":
+        _write_table(target, rows)
+    else:
+        export(rows, target, kind)
+
+
+def _rows(results: Sequence[Results]) -> list[Row]:
+    return [row for experiment, records in results for row in rows_of(experiment, records)]
+
+
+def _write_figure(target: Path, results: Sequence[Results], rows: Sequence[Row]) -> None:
+    from isolatent.report.plots import distances, write_figure
+
+    by_name: dict[str, list[Mapping[str, Any]]] = {}
+    for experiment, records in results:
+        by_name.setdefault(str(experiment["name"]), []).extend(records)
+    write_figure(rows, target, {name: distances(own) for name, own in by_name.items()})
+
+
+def _write_table(path: Path, rows: Sequence[Row]) -> None:
+    """The table with a mark by which it is known again."""
+    write_whole(path, f"{TABLE_MARK}\n\n{as_markdown(rows)}")
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file is a table that was written here."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(TABLE_MARK)) == TABLE_MARK.encode()
+    except OSError:
+        return False

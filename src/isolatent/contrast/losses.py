@@ -122,22 +122,33 @@ class AlignUniform(ContrastiveLoss):
 
     .. math:: a\, E_i \log E_j e^{-\|h_i - h'_j\|_p^p} + (1 - a)\, E_i \|h_i - h'_i\|_p^p
 
+    For :math:`a > 1/2` it falls without end as codes grow, unless they live in a bounded space, or
+    each anchor is among its own candidates: ``own=True`` takes the mean over K negatives and
+    one more at distance 0, so that uniformity stays above :math:`-\log(K + 1)`. The reference
+    code does so.
+
     Args:
         alpha: The weight a of uniformity, between 0 and 1.
         p: The power of the norm.
+        own: Whether each anchor is its own negative, too.
         **options: Those of :class:`ContrastiveLoss`, but for potentials: the loss has none.
     """
 
-    def __init__(self, alpha: float = 0.5, p: float = 2.0, **options: Any) -> None:
+    def __init__(
+        self, alpha: float = 0.5, p: float = 2.0, *, own: bool = False, **options: Any
+    ) -> None:
         if options.get("potential") is not None or options.get("potential_pos") is not None:
             raise ValueError("potential and potential_pos must be None: AlignUniform has none")
         super().__init__(Lp(p=p), **options)
         self.alpha = check_real("alpha", alpha, above=0, below=1)
+        self.own = bool(own)
 
     def _one_way(self, direction: Direction) -> Tensor:
         count = count_negatives(direction)
-        parts = torch.stack(self._logsumexps(direction))
-        uniformity = (parts.logsumexp(0) - math.log(count)).mean()
+        total = torch.stack(self._logsumexps(direction)).logsumexp(0)
+        if self.own:
+            total, count = torch.logaddexp(total, torch.zeros_like(total)), count + 1
+        uniformity = (total - math.log(count)).mean()
         return self.alpha * uniformity - (1 - self.alpha) * direction.positive.mean()
 
 

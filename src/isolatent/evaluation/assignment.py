@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from isolatent.checks import check_integer
 from isolatent.evaluation.columns import Array, as_factors_and_codes, standardise
 
-__all__ = ["Blocks", "assign_codes", "best_assignment"]
+__all__ = ["Blocks", "Indices", "assign_codes", "best_assignment"]
 
 Blocks: TypeAlias = Sequence[Sequence[int]]
 Indices: TypeAlias = npt.NDArray[np.intp]

@@ -175,6 +175,21 @@ class Setting:
         return self.space == "box" or (self.space == "sphere" and self.conditional == "anisotropic")
 
     @property
+    def open_rotation(self) -> str:
+        """Why the axes of the codes are open, where nothing but the axes of a norm could fix them.
+
+        Distances with p = 2 are the same after a rotation, be they the conditional's or the
+        similarity's; then only the faces of a box tell axes apart.
+        """
+        if self.space == "sphere" or self.head != "free" or 2 not in (self.p, self.similarity_p):
+            return ""
+        whose = "conditional" if self.p == 2 else "similarity"
+        return (
+            f"the {whose} is the same after a rotation, and a free head has no faces: "
+            "each factor by itself (MCC) is not to be expected"
+        )
+
+    @property
     def similarity_name(self) -> str:
         """The similarity in words."""
         return _in_words(self.similarity, self.similarity_p)

@@ -59,8 +59,12 @@ def as_columns(name: str, values: Any) -> Array:
     return columns
 
 
-def as_factors_and_codes(z: ArrayLike, h: ArrayLike) -> tuple[Array, Array]:
+def as_factors_and_codes(
+    z: ArrayLike, h: ArrayLike, names: tuple[str, str] = ("z", "h")
+) -> tuple[Array, Array]:
     """Return true factors ``z`` and codes ``h``, both checked, with as many rows.
+
+    ``names`` are those of the two arguments, for messages.
 
     A constant factor has no variance to explain, so that its R² and its correlations are 0/0:
     it is refused. A constant (dead) code is allowed: it explains nothing.
@@ -70,13 +74,16 @@ def as_factors_and_codes(z: ArrayLike, h: ArrayLike) -> tuple[Array, Array]:
         Traceback (most recent call last):
         ValueError: z must vary in every column, got constant column 1 (of 0 to 1); ...
     """
-    factors, codes = as_columns("z", z), as_columns("h", h)
+    of_factors, of_codes = names
+    factors, codes = as_columns(of_factors, z), as_columns(of_codes, h)
     if len(codes) != len(factors):
-        raise ValueError(f"h must have as many rows as z ({len(factors)}), got {len(codes)}")
+        raise ValueError(
+            f"{of_codes} must have as many rows as {of_factors} ({len(factors)}), got {len(codes)}"
+        )
     constant = np.flatnonzero(factors.max(axis=0) == factors.min(axis=0))
     if len(constant):
         raise ValueError(
-            f"z must vary in every column, got constant column {constant[0]} (of 0 to "
+            f"{of_factors} must vary in every column, got constant column {constant[0]} (of 0 to "
             f"{factors.shape[1] - 1}); a factor that never changes cannot be scored: leave it out"
         )
     return factors, codes

@@ -218,7 +218,7 @@ def derive_guarantee(
     n = n_components if blocks is None else sum(map(len, blocks))
     gap = next(setting.gaps(n, n_features), "")
     if gap:
-        return Guarantee(None, (), "linear_r2", "", gap)
+        return Guarantee(None, (), "linear_r2", "", gap, setting.open_rotation)
     equivalence, metric, theorem, consequence = _claim(setting, blocks)
     if setting.space != "sphere" or setting.conditional != "anisotropic":
         blocks = None

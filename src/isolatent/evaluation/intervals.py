@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -45,6 +45,20 @@ class Interval:
         half_width = (self.high - self.low) / 2
         decimals = min(max(3, math.ceil(-math.log10(half_width))), 6) if half_width > 0 else 3
         return f"{self.value:.{decimals}f} [{self.low:.{decimals}f}, {self.high:.{decimals}f}]"
+
+
+class Resampled(NamedTuple):
+    """A score, and what it would be if each of its rows had occurred another number of times.
+
+    Attributes:
+        value: The score of the sample.
+        rows: How many rows can be resampled.
+        of_counts: From counts (rows,) to the score, with every choice and fit as it was made.
+    """
+
+    value: float
+    rows: int
+    of_counts: Callable[[Array], float]
 
 
 def bootstrap(
@@ -101,11 +115,23 @@ def bootstrap(
     level = check_real("level", level, above=0, below=1)
     check_integer("resamples", resamples, at_least=2)
     check_integer("seed", seed, at_least=0)
-    value, rows, of_counts = resampled(score, z, h, seed, options)
-    # The halves are drawn from `seed` itself; the resamples must not follow from the same numbers.
+    return percentile_interval(
+        Resampled(*resampled(score, z, h, seed, options)),
+        level=level,
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def percentile_interval(score: Resampled, *, level: float, resamples: int, seed: int) -> Interval:
+    """Return the score with the percentile interval of :func:`bootstrap` around it."""
+    # Halves are drawn from `seed` itself; the resamples must not follow from the same numbers.
     rng = np.random.default_rng([seed, 1])
+    rows = score.rows
     scores = [
-        of_counts(np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64))
+        score.of_counts(
+            np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
+        )
         for _ in range(resamples)
     ]
     if np.isnan(scores).all():
@@ -113,7 +139,7 @@ def bootstrap(
     # Weibull's quantiles: a share p of new resamples is expected below q_p, however few were drawn.
     ends = (1 - level) / 2, (1 + level) / 2
     low, high = np.nanquantile(scores, ends, method="weibull")
-    return Interval(value, float(low), float(high), level)
+    return Interval(score.value, float(low), float(high), level)
 
 
 def resampled(

@@ -14,10 +14,24 @@ from isolatent.checks import check_integer, check_one_of
 from isolatent.experiments.execution import blank_record, execute
 from isolatent.experiments.spec import Run
 
-__all__ = ["BACKENDS", "map_runs"]
+__all__ = ["BACKENDS", "check_backend", "map_runs"]
 
 BACKENDS = ("local", "ray")
+RETRIES = 2  # of a run whose process or machine Ray has lost
 Finished = tuple[Run, dict[str, Any]]
+
+
+def check_backend(name: str, value: str) -> str:
+    """Return ``value`` if runs can be executed there; connects to the cluster of ``"ray"``.
+
+    Example:
+        >>> check_backend("--backend", "slurm")
+        Traceback (most recent call last):
+        ValueError: --backend must be one of 'local', 'ray', got 'slurm'
+    """
+    if check_one_of(name, value, BACKENDS) == "ray":
+        _connect(name)
+    return value
 
 
 def map_runs(runs: Iterable[Run], backend: str, jobs: int | None) -> Iterator[Finished]:
@@ -31,7 +45,7 @@ def map_runs(runs: Iterable[Run], backend: str, jobs: int | None) -> Iterator[Fi
         backend: ``"local"``, or ``"ray"`` for the cluster that this machine is part of.
         jobs: Runs at a time; by default one for each core.
     """
-    check_one_of("backend", backend, BACKENDS)
+    check_backend("backend", backend)
     if jobs is not None:
         check_integer("jobs", jobs, at_least=1)
     return _local(runs, jobs) if backend == "local" else _ray(runs, jobs)
@@ -83,36 +97,52 @@ def _alone(run: Run, threads: int, error: Exception) -> dict[str, Any]:
             [(_, record)] = joblib.Parallel(2)([joblib.delayed(_pair)(run, threads)])
         return record
     except TerminatedWorkerError:
-        told = f"its process died: {str(error).splitlines()[0]}"
-        return blank_record(run, threads) | {"status": "failed", "error": told}
+        return _lost(run, threads, error)
 
 
-def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
+def _lost(run: Run, threads: int, error: Exception) -> dict[str, Any]:
+    """The record of a run whose process could not tell what happened."""
+    told = f"its process died: {(str(error).splitlines() or [type(error).__name__])[0]}"
+    return blank_record(run, threads) | {"status": "failed", "error": told}
+
+
+def _connect(name: str) -> Any:
+    """Ray, connected to the cluster that this machine is part of."""
     try:
         import ray
     except ImportError as error:
-        raise ValueError("backend 'ray' needs Ray: pip install 'isolatent[cluster]'") from error
+        raise ValueError(f"{name} 'ray' needs Ray: pip install 'isolatent[cluster]'") from error
 
     if not ray.is_initialized():
         try:
             ray.init(address="auto", log_to_driver=False)
         except ConnectionError as error:
             raise ValueError(
-                "backend 'ray' found no cluster: start one with `ray start --head`, or set "
+                f"{name} 'ray' found no cluster: start one with `ray start --head`, or set "
                 f"RAY_ADDRESS ({error})"
             ) from error
+    return ray
+
+
+def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
+    ray = _connect("backend")
     # One core each: these matrices are small. Ray decides where; it starts a run anew whose
     # machine was lost.
-    remote = ray.remote(num_cpus=1, max_retries=2)(_pair)
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_pair)
     room = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
     waiting = iter(runs)
-    pending = [remote.remote(run, 1) for run in itertools.islice(waiting, room)]
+    pending = {remote.remote(run, 1): run for run in itertools.islice(waiting, room)}
     try:
         while pending:
-            done, _ = ray.wait(pending, num_returns=1)
-            pending.remove(done[0])
-            yield ray.get(done[0])
-            pending += [remote.remote(run, 1) for run in itertools.islice(waiting, 1)]
+            (done, *_), _ = ray.wait([*pending], num_returns=1)
+            run = pending.pop(done)
+            try:
+                finished = ray.get(done)
+            except ray.exceptions.RayError as error:
+                # Its process was killed each time, or what it gave cannot be read.
+                finished = run, _lost(run, 1, error)
+            yield finished
+            pending |= {remote.remote(run, 1): run for run in itertools.islice(waiting, 1)}
     finally:
         for reference in pending:
             ray.cancel(reference, force=True)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 import os
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
+from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
-from isolatent.experiments.spec import Cell, Experiment, ModelSpec, Published, WorldSpec
+from isolatent.experiments.grids import as_list, as_table, as_text, cells_of, laid_over
+from isolatent.experiments.mistakes import explained, stumbled
+from isolatent.experiments.settings import FILE_NAME
+from isolatent.experiments.spec import Experiment
+from isolatent.files import file_name
 
 __all__ = ["find_experiment", "list_experiments", "read_experiment"]
 
 TOP = ("title", "note", "defaults", "cells", "grids", "include")
-GRID = ("name", "axes", "cell", "published")
 
 
 def list_experiments() -> list[str]:
@@ -42,148 +44,97 @@ def find_experiment(name: str | os.PathLike[str]) -> Experiment:
         >>> len(find_experiment("zimmermann2021/table1").cells)
         12
     """
-    text = os.fspath(name)
-    if text.endswith(".toml"):
-        return read_experiment(Path(text))
-    if text not in list_experiments():
-        raise ValueError(
-            f"there is no experiment {text!r}; there are {', '.join(list_experiments())}, "
-            "or give a .toml file"
-        )
-    with resources.as_file(resources.files("isolatent.experiments") / "specs") as root:
-        return read_experiment(root / f"{text}.toml", name=text)
+    return _found(os.fspath(name), Path(), ())
 
 
 def read_experiment(path: Path, name: str | None = None) -> Experiment:
     """Read a TOML file; every mistake is reported with the file, the key and what is allowed."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    return _read(path, name, ())
+
+
+def _found(name: str, folder: Path, above: tuple[Path, ...]) -> Experiment:
+    """An experiment as it is named by a file in ``folder``, which those ``above`` include."""
+    if name.endswith(".toml"):
+        return _read(folder / name, None, above)
+    if name not in list_experiments():
+        raise ValueError(
+            f"there is no experiment {name!r}; there are {', '.join(list_experiments())}, "
+            "or give a .toml file"
+        )
+    with resources.as_file(resources.files("isolatent.experiments") / "specs") as root:
+        return _read(root / f"{name}.toml", name, above)
+
+
+def _read(path: Path, name: str | None, above: tuple[Path, ...]) -> Experiment:
     shown = f"{name}.toml" if name else str(path)
+    data = _loaded(path, shown)
+    if name is None and not re.fullmatch(FILE_NAME, path.stem):
+        raise ValueError(
+            f"{shown}: the file's name must begin with a letter or a digit and go on with letters, "
+            f"digits and _ . + = - alone, got {path.name!r}"
+        )
+    here = path.resolve()
+    if here in above:
+        trail = " → ".join(file.name for file in (*above[above.index(here) :], here))
+        raise ValueError(f"{shown}: include: the file would include itself: {trail}")
     if unknown := [key for key in data if key not in TOP]:
         raise ValueError(f"{shown}: {unknown[0]!r} is no key here; allowed are {', '.join(TOP)}")
-    cells = [*_expanded(data, shown)]
+    if not {"cells", "grids", "include"} & set(data):
+        raise ValueError(f"{shown}: the file must have cells, grids or include")
+    defaults = as_table(f"{shown}: defaults", data.get("defaults", {}))
+    cells = [*_included(f"{shown}: include", data.get("include", []), path.parent, (*above, here))]
+    cells += _written(shown, data)
+    cells = [laid_over(defaults, cell) for cell in cells]
     try:
-        defaults = data.get("defaults", {})
-        included = [_over(defaults, c) for c in _included(data.get("include", []), shown)]
         return Experiment.model_validate(
             {
                 "name": name or path.stem,
                 "title": data.get("title", ""),
                 "note": data.get("note", ""),
-                "cells": included + cells,
+                "cells": cells,
                 "source": name or str(path),
             }
         )
     except ValidationError as error:
-        raise ValueError(_explained(shown, error, included + cells)) from None
+        raise ValueError(explained(shown, error, cells)) from None
+    except Exception as error:  # of a check that expected another type
+        raise ValueError(stumbled(shown, error, cells)) from error
 
 
-def _included(references: Any, shown: str) -> Iterator[dict[str, Any]]:
+def _loaded(path: Path, shown: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{shown}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{shown} is not valid TOML: {error}") from error
+
+
+def _included(
+    where: str, references: Any, folder: Path, above: tuple[Path, ...]
+) -> Iterator[dict[str, Any]]:
     """Cells of other experiments, as ``"<experiment>:<cell>"``."""
-    for reference in references:
-        experiment, _, wanted = str(reference).partition(":")
-        found = {cell.name: cell for cell in find_experiment(experiment).cells}
+    for reference in as_list(where, references, "texts '<experiment>:<cell>'"):
+        experiment, colon, wanted = as_text(where, reference).rpartition(":")
+        if not colon:
+            raise ValueError(f"{where}: must name a cell, '<experiment>:<cell>', got {reference!r}")
+        try:
+            found = {cell.name: cell for cell in _found(experiment, folder, above).cells}
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
         if wanted not in found:
             raise ValueError(
-                f"{shown}: include: {experiment} has no cell {wanted!r}; it has {', '.join(found)}"
+                f"{where}: {experiment} has no cell {wanted!r}; it has {', '.join(found)}"
             )
-        cell = found[wanted].model_dump(exclude_none=True)
-        yield cell | {"name": f"{experiment.replace('/', '-')}-{wanted}"}
+        own = Path(experiment).stem if experiment.endswith(".toml") else file_name(experiment)
+        yield found[wanted].model_dump(exclude_none=True) | {"name": f"{own}-{wanted}"}
 
 
-def _expanded(data: Mapping[str, Any], shown: str) -> Iterator[dict[str, Any]]:
-    """The cells as they are written and those of the grids, each with the defaults below it."""
-    defaults = data.get("defaults", {})
-    for cell in data.get("cells", []):
-        yield _over(defaults, cell)
-    for grid in data.get("grids", []):
-        for cell in _cells_of(grid, shown):
-            yield _over(defaults, cell)
-
-
-def _cells_of(grid: Mapping[str, Any], shown: str) -> Iterator[dict[str, Any]]:
-    if set(grid) - set(GRID) or not {"name", "axes", "cell"} <= set(grid):
-        raise ValueError(
-            f"{shown}: a grid has name, axes, cell and perhaps published, got {', '.join(grid)}"
-        )
-    axes = [
-        [(label, value) for label, value in axis.items()]
-        if isinstance(axis, dict)
-        else [(str(value), value) for value in axis]
-        for axis in grid["axes"].values()
-    ]
-    published = dict(grid.get("published", {}))
-    for point in itertools.product(*axes):
-        labels = {axis: label for axis, (label, _) in zip(grid["axes"], point, strict=True)}
-        values = {axis: value for axis, (_, value) in zip(grid["axes"], point, strict=True)}
-        cell = deepcopy(grid["cell"])
-        for value in values.values():
-            if isinstance(value, dict):
-                cell = _over(cell, value)
-        cell = _filled(cell, values, shown)
-        cell["name"] = _filled(grid["name"], labels, shown)
-        if cell["name"] in published:
-            cell["published"] = {"unsupervised": published.pop(cell["name"])}
-        yield cell
-    if published:
-        raise ValueError(f"{shown}: published names no cell of the grid: {', '.join(published)}")
-
-
-def _filled(template: Any, values: Mapping[str, Any], shown: str) -> Any:
-    """Put values for ``{axis}``; a text that is nothing else becomes the value itself."""
-    if isinstance(template, dict):
-        return {key: _filled(value, values, shown) for key, value in template.items()}
-    if isinstance(template, list):
-        return [_filled(value, values, shown) for value in template]
-    if not isinstance(template, str) or "{" not in template:
-        return template
-    if template[1:-1] in values and template == f"{{{template[1:-1]}}}":
-        return values[template[1:-1]]
-    try:
-        return template.format_map(values)
-    except KeyError as error:
-        raise ValueError(
-            f"{shown}: {template!r} names {error}, but the axes are {', '.join(values)}"
-        ) from None
-
-
-def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge tables; declarations, which have a kind, replace each other whole."""
-    merged = dict(deepcopy(below))
-    for key, value in above.items():
-        under = merged.get(key)
-        both = isinstance(under, dict) and isinstance(value, dict)
-        merged[key] = _over(under, value) if both and "kind" not in value else deepcopy(value)  # type: ignore[arg-type]
-    return merged
-
-
-def _explained(shown: str, error: ValidationError, cells: list[dict[str, Any]]) -> str:
-    """One line for each mistake: file, cell, key, what is wrong."""
-    lines = []
-    for mistake in error.errors():
-        where = [*mistake["loc"]]
-        cell = ""
-        if len(where) > 1 and where[0] == "cells":
-            cell = f" cell {cells[int(where[1])].get('name', where[1])!r}:"
-            where = where[2:]
-        key = ".".join(map(str, where))
-        message = mistake["msg"].removeprefix("Value error, ")
-        if mistake["type"] == "extra_forbidden":
-            message = f"no such key; allowed are {', '.join(_allowed(where))}"
-        elif mistake["type"] == "missing":
-            message = "must be given"
-        lines.append(f"{shown}:{cell} {key + ': ' if key else ''}{message}")
-    return "\n".join(lines)
-
-
-def _allowed(where: list[Any]) -> list[str]:
-    """The keys of the table in which an unknown one stands."""
-    tables: dict[str, type[BaseModel]] = {
-        "world": WorldSpec,
-        "model": ModelSpec,
-        "published": Published,
-    }
-    kind: type[BaseModel] = tables.get(str(where[0]), Cell) if len(where) > 1 else Cell
-    return list(kind.model_fields)
+def _written(shown: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The cells as they are written, and those of the grids."""
+    for key in ("cells", "grids"):
+        tables = as_list(f"{shown}: {key}", data.get(key, []), f"tables, written [[{key}]]")
+        for k, table in enumerate(tables):
+            where = f"{shown}: {key}[{k}]"
+            as_table(where, table)
+            yield from [table] if key == "cells" else cells_of(where, table)

@@ -10,11 +10,11 @@ from typing import Any, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from isolatent.experiments.results import spread_text
 from isolatent.experiments.runner import Event
-from isolatent.experiments.spec import Cell, Experiment
-from isolatent.experiments.store import Store
+from isolatent.experiments.spec import AnyCell, Experiment
 
 __all__ = ["ReproductionDisplay"]
 
@@ -27,7 +27,6 @@ class ReproductionDisplay:
     Args:
         experiment: What is run.
         seeds: How many seeds each cell has.
-        store: Where results of earlier runs are.
         quiet: Whether to show nothing.
         console: Where to; standard output by default.
     """
@@ -36,16 +35,12 @@ class ReproductionDisplay:
         self,
         experiment: Experiment,
         seeds: int,
-        store: Store,
         quiet: bool = False,
         console: Console | None = None,
     ) -> None:
         self.experiment, self.seeds, self.quiet = experiment, seeds, quiet
         self.console = console or Console(highlight=False)
         self.records: dict[str, dict[int, dict[str, Any]]] = {c.name: {} for c in experiment.cells}
-        for record in store.records(experiment.name):
-            if record["cell"] in self.records:
-                self.records[record["cell"]][record["seed"]] = record
         self.running: list[tuple[str, int]] = []
         self.recent: list[str] = []  # cells, those that changed last at the end
         self.total, self.finished = len(experiment.cells) * seeds, 0
@@ -76,10 +71,13 @@ class ReproductionDisplay:
             else:
                 self.finished += 1
             if event.record is not None:
-                self.running.remove(key)
                 self.records[key[0]][key[1]] = event.record
+            if event.kind == "finished" and event.record is not None:
+                self.running.remove(key)
                 if not self.quiet and not self.live:
-                    self.console.print(self._line(event.run.cell, event.record), soft_wrap=True)
+                    line = self._line(event.run.cell, event.record)
+                    # As text: brackets in an error are no markup.
+                    self.console.print(Text(line), soft_wrap=True)
             if event.kind != "skipped":
                 self.recent = [name for name in self.recent if name != key[0]] + [key[0]]
             if self.live:
@@ -102,7 +100,7 @@ class ReproductionDisplay:
                 table.add_row(*self._cells(cell))
         return table
 
-    def _cells(self, cell: Cell) -> list[str]:
+    def _cells(self, cell: AnyCell) -> list[str]:
         records = self.records[cell.name].values()
         scores = [s for r in records if (s := _score(cell, r)) is not None]
         ours = ""
@@ -122,7 +120,7 @@ class ReproductionDisplay:
             ", ".join(notes),
         ]
 
-    def _line(self, cell: Cell, record: dict[str, Any]) -> str:
+    def _line(self, cell: AnyCell, record: dict[str, Any]) -> str:
         score = _score(cell, record)
         told = record["error"] or ("" if score is None else f"{cell.metrics[0]} {score:.2f} %")
         paper = _paper(cell)
@@ -130,18 +128,20 @@ class ReproductionDisplay:
         seconds = record.get("seconds", {}).get("total")
         took = "" if seconds is None else f", {seconds:.0f} s"
         count = f"[{self.finished}/{self.total}]"
-        # The brackets are no markup.
-        return (
-            f"\\{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
-        )
+        return f"{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
 
 
-def _paper(cell: Cell) -> str:
-    published = cell.published.get("unsupervised", {}).get(cell.metrics[0])
-    return "" if published is None else spread_text(published.value, published.spread)
+def _headline(cell: AnyCell) -> str:
+    """The approach that counts: the model, or the last approach if it was not asked for."""
+    return "unsupervised" if "unsupervised" in cell.approaches else cell.approaches[-1]
 
 
-def _score(cell: Cell, record: dict[str, Any]) -> float | None:
-    """The score that counts: the model's, or that of the last approach if it was not asked for."""
-    score = record["scores"].get(cell.approaches[-1], {}).get(cell.metrics[0])
+def _paper(cell: AnyCell) -> str:
+    published = {str(approach): values for approach, values in cell.published.items()}
+    paper = published.get(_headline(cell), {}).get(cell.metrics[0])
+    return "" if paper is None else spread_text(paper.value, paper.spread)
+
+
+def _score(cell: AnyCell, record: dict[str, Any]) -> float | None:
+    score = record["scores"].get(_headline(cell), {}).get(cell.metrics[0])
     return None if score is None else 100 * float(score)

@@ -22,8 +22,19 @@ from isolatent import __version__
 from isolatent.baselines import SupervisedEncoder
 from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import block_mcc, block_r2, linear_r2, mcc
-from isolatent.experiments.measures import gradient_noise, scales, total_variation, with_factors
-from isolatent.experiments.spec import Cell, Run, plain
+from isolatent.evaluation.alignment import align_codes, correlation_matrix
+from isolatent.experiments.cells import Cell
+from isolatent.experiments.image_cells import ImageCell
+from isolatent.experiments.images import measured_on_images
+from isolatent.experiments.measures import (
+    gradient_noise,
+    scales,
+    thin_curve,
+    total_variation,
+)
+from isolatent.experiments.predictions import expected_guarantee
+from isolatent.experiments.settings import plain
+from isolatent.experiments.spec import Run
 from isolatent.experiments.variants import (
     EnsembleByRow,
     NegativesOfAnchors,
@@ -31,7 +42,7 @@ from isolatent.experiments.variants import (
     SeveralWays,
 )
 from isolatent.pairs import PairSource, WorldPairs
-from isolatent.training import ContrastiveICA, Recipe, Step
+from isolatent.training import ContrastiveICA, Recipe
 from isolatent.worlds import World
 from isolatent.worlds.declaration import from_dict
 
@@ -40,8 +51,8 @@ __all__ = ["blank_record", "execute"]
 FORMAT = 1  # of the records
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003  # fresh points come from another stream than training
-CURVE_POINTS = 100
 SCATTER_POINTS = 200
+ONE_BY_ONE = ("mcc", "block_mcc")
 QUALITY_POINTS = 2048
 SUPERVISED_STEPS = 5000  # at most; regression needs a fraction of what contrast does
 
@@ -57,7 +68,10 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
     try:
         with _threads(threads), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", IsolatentWarning)
-            record |= _measured(run.cell, run.seed)
+            if isinstance(run.cell, ImageCell):
+                record |= measured_on_images(run.cell, run.seed)
+            else:
+                _measure(run.cell, run.seed, record)
         told = [str(w.message) for w in caught if issubclass(w.category, IsolatentWarning)]
         record["warnings"] = told
     except FloatingPointError as error:
@@ -90,16 +104,18 @@ def blank_record(run: Run, threads: int) -> dict[str, Any]:
     }
 
 
-def _measured(cell: Cell, seed: int) -> dict[str, Any]:
+def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
+    """Fill a record piece by piece, so that a run that diverges keeps what came before."""
     worlds = cell.world.build(seed)
     world = worlds[0]
     z = world.sample_anchors(TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
     x = world.observe(z)
-    scores: dict[str, Any] = {}
-    seconds: dict[str, float] = {}
-    found: dict[str, Any] = {"scores": scores, "seconds": seconds, "measures": {}}
+    scores, seconds = record["scores"], record["seconds"]
+    measures: dict[str, Any] = {}
+    record["measures"] = measures
+    record["guarantee"] = expected_guarantee(cell).to_dict()
     if "total_variation" in cell.measure:
-        found["measures"]["total_variation"] = total_variation(world)
+        measures["total_variation"] = total_variation(world)
     if "identity" in cell.approaches:
         scores["identity"] = _scores(z.numpy(), x.numpy(), cell)
     if "supervised" in cell.approaches:
@@ -108,7 +124,7 @@ def _measured(cell: Cell, seed: int) -> dict[str, Any]:
             cell.world.n,
             space=cell.model.space,
             encoder=cell.model.encoder,
-            steps=int(cell.recipe.get("steps", SUPERVISED_STEPS)),
+            steps=min(int(cell.recipe.get("steps", SUPERVISED_STEPS)), SUPERVISED_STEPS),
             random_state=seed,
         ).fit(world)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
@@ -127,18 +143,30 @@ def _measured(cell: Cell, seed: int) -> dict[str, Any]:
         h = model.transform(x)
         scores["unsupervised"] = _scores(z.numpy(), h, cell)
         if "gradient_noise" in cell.measure:
-            found["measures"]["gradient_noise"] = gradient_noise(
+            measures["gradient_noise"] = gradient_noise(
                 model, source, (cell_recipe(cell) or Recipe()).batch, seed
             )
-        matched = with_factors(z.numpy(), h)
-        found |= {
-            "curve": _curve(model.history_),
-            "correlation": matched.correlation,
-            "scatter": matched.sample(SCATTER_POINTS),
-            "scale": scales(cell, model.loss_, matched.code_of),
-            "guarantee": model.guarantee_.to_dict(),
+        scale = scales(cell, model.loss_, z.numpy(), h)
+        record |= _beside_factors(z.numpy(), h, one_by_one=cell.metrics[0] in ONE_BY_ONE)
+        record |= {
+            "curve": thin_curve(model.history_),
+            "scale": scale,
+            "guarantee": expected_guarantee(cell, scale).to_dict(),
         }
-    return found
+
+
+def _beside_factors(z: Any, h: Any, *, one_by_one: bool) -> dict[str, Any]:
+    """Correlations and a sample of factors and codes, aligned as the cell's first metric does."""
+    factors, codes = align_codes(z, h, one_by_one=one_by_one)
+    pairs = (("true", factors), ("recovered", codes))
+    return {
+        "alignment": "assignment" if one_by_one else "linear",
+        "correlation": np.round(correlation_matrix(factors, codes), 4).tolist(),
+        "scatter": {
+            name: np.round(values[:SCATTER_POINTS].astype(np.float64), 4).tolist()
+            for name, values in pairs
+        },
+    }
 
 
 def cell_recipe(cell: Cell) -> Recipe | None:
@@ -182,22 +210,11 @@ def _scores(z: Any, h: Any, cell: Cell) -> dict[str, Any]:
     if cell.blocks is not None:
         scores["block_r2"] = block_r2(z, h, cell.blocks)
         scores["block_mcc"] = block_mcc(z, h, cell.blocks)
-        scores["linear_r2_of_blocks"] = [float(r2s[block].mean()) for block in cell.blocks]
+        for k, block in enumerate(cell.blocks):
+            scores[f"linear_r2_block{k + 1}"] = float(r2s[block].mean())
     scores["linear_r2_per_factor"] = _rounded(r2s)
     scores["mcc_per_factor"] = _rounded(mccs)
     return scores
-
-
-def _curve(history: list[Step]) -> list[dict[str, float]]:
-    """At most so many points of a run: always the last, and those where something was measured."""
-    measured = [step for step in history if step.held_out is not None] or history
-    every = max(1, -(-len(measured) // CURVE_POINTS))
-    kept = measured[::-1][::every][::-1]
-    names = ("number", "loss", "information", "scale", "quality", "held_out")
-    return [
-        {n: float(f"{v:.6g}") for n in names if (v := getattr(step, n)) is not None}
-        for step in kept
-    ]
 
 
 def _rounded(values: Any) -> list[float]:

@@ -4,15 +4,32 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
+from isolatent.checks import check_integer, check_real
 from isolatent.worlds.declaration import KINDS, from_dict, to_dict
 
-__all__ = ["declaration"]
+__all__ = ["UnknownKindError", "declaration"]
 
 NESTED = {"Product": "spaces", "Independent": "parts"}  # their arguments are declarations
+LONGEST = 10_000  # elements of a list
+
+
+class UnknownKindError(ValueError):
+    """There is no such space, distribution or mixing.
+
+    Args:
+        kind: What was written.
+        allowed: What may be.
+    """
+
+    def __init__(self, kind: str, allowed: Iterable[str]) -> None:
+        self.kind = kind
+        names = ", ".join(map(repr, sorted(allowed)))
+        super().__init__(f"kind must be one of {names}, got {kind!r}")
 
 
 def declaration(written: str | dict[str, Any]) -> dict[str, Any]:
@@ -30,13 +47,15 @@ def declaration(written: str | dict[str, Any]) -> dict[str, Any]:
         [5.0, 5.0, 1.0, 3.0]
     """
     spec = _read(written) if isinstance(written, str) else written
+    if isinstance(kind := spec.get("kind"), str) and kind not in KINDS:
+        raise UnknownKindError(kind, KINDS)
     return to_dict(from_dict(spec))
 
 
 def _read(text: str) -> dict[str, Any]:
     try:
         return _call(ast.parse(text.strip(), mode="eval").body)
-    except SyntaxError as error:
+    except (SyntaxError, RecursionError, MemoryError) as error:  # the latter two if nested deeply
         raise ValueError(f"{text!r} is not a declaration such as 'Box(10)'") from error
 
 
@@ -45,8 +64,10 @@ def _call(node: ast.expr) -> dict[str, Any]:
         raise ValueError(f"{ast.unparse(node)!r} is not a declaration such as 'Box(10)'")
     kind = node.func.id
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {sorted(KINDS)}, got {kind!r}")
+        raise UnknownKindError(kind, KINDS)
     if kind in NESTED:
+        if node.keywords:
+            raise ValueError(f"{kind} takes declarations alone, got {ast.unparse(node)!r}")
         return {"kind": kind, NESTED[kind]: [_call(argument) for argument in node.args]}
     values = [_value(argument) for argument in node.args]
     named = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
@@ -63,17 +84,28 @@ def _value(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str()):
             return node.value
-        case ast.UnaryOp(op=ast.USub()):
-            return -_value(node.operand)
+        case ast.UnaryOp(op=ast.USub()) if isinstance(value := _value(node.operand), int | float):
+            return -value
         case ast.List():
             return [_value(element) for element in node.elts]
         case ast.BinOp(op=ast.Mult() | ast.Add()):
             left, right = _value(node.left), _value(node.right)
-            if isinstance(left, list):
-                return left * right if isinstance(node.op, ast.Mult) else left + right
-        case ast.Call(func=ast.Name(id="linspace")):
-            first, last, count = (_value(argument) for argument in node.args)
-            return [float(value) for value in np.linspace(first, last, count)]
+            if isinstance(left, list) and isinstance(node.op, ast.Add) and isinstance(right, list):
+                return left + right
+            if isinstance(left, list) and isinstance(node.op, ast.Mult):
+                most = LONGEST // max(1, len(left))
+                return left * check_integer(
+                    "the multiple of a list", right, at_least=0, at_most=most
+                )
+        case ast.Call(func=ast.Name(id="linspace"), args=[first, last, count], keywords=[]):
+            return _linspace(_value(first), _value(last), _value(count))
     raise ValueError(
         f"{ast.unparse(node)!r} must be a number, a string, a list, or linspace(first, last, count)"
     )
+
+
+def _linspace(first: Any, last: Any, count: Any) -> list[float]:
+    check_real("first of linspace", first)
+    check_real("last of linspace", last)
+    check_integer("count of linspace", count, at_least=1, at_most=LONGEST)
+    return [float(value) for value in np.linspace(first, last, count)]

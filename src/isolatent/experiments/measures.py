@@ -3,58 +3,43 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Generator, nn
 
 from isolatent.contrast import AnInfoNCE, Dot, Lp
+from isolatent.evaluation.alignment import correlation_matrix
 from isolatent.evaluation.assignment import best_assignment
-from isolatent.experiments.spec import Cell
+from isolatent.experiments.cells import Cell
 from isolatent.experiments.variants import EnsembleByRow, NegativesOfAnchors
 from isolatent.pairs import PairSource
-from isolatent.training import ContrastiveICA
+from isolatent.training import ContrastiveICA, Step
 from isolatent.worlds import World
 
-__all__ = ["Matched", "gradient_noise", "scales", "total_variation", "with_factors"]
+__all__ = [
+    "gradient_noise",
+    "scales",
+    "thin_curve",
+    "total_variation",
+]
 
 UNIFORM_POINTS = 200_000
 NOISE_BATCHES = 16
+CURVE_POINTS = 100
 
 
-class Matched(NamedTuple):
-    """Codes put beside the factors they belong to.
-
-    Attributes:
-        z: The factors (N, F).
-        h: For each factor its code, of the sign in which they agree (N, F).
-        code_of: For each factor the index of its code.
-        correlation: Pearson correlations, factors by codes, in that order.
-    """
-
-    z: np.ndarray[Any, Any]
-    h: np.ndarray[Any, Any]
-    code_of: list[int]
-    correlation: list[list[float]]
-
-    def sample(self, count: int) -> dict[str, list[list[float]]]:
-        """The first points, rounded."""
-        return {
-            name: np.round(values[:count].astype(np.float64), 4).tolist()
-            for name, values in (("true", self.z), ("recovered", self.h))
-        }
-
-
-def with_factors(z: np.ndarray[Any, Any], h: np.ndarray[Any, Any]) -> Matched:
-    """Match codes with factors as ``mcc`` does."""
-    factors = z.shape[1]
-    with np.errstate(invalid="ignore", divide="ignore"):  # a dead code has no correlation
-        both = np.nan_to_num(np.corrcoef(z.T, h.T))[:factors, factors:]
-    code_of = best_assignment(np.abs(both))[1].tolist()
-    signs = np.where(both[np.arange(len(code_of)), code_of] < 0, -1.0, 1.0)
-    correlation = np.round(both[:, code_of] * signs, 4)
-    return Matched(z, h[:, code_of] * signs, code_of, correlation.tolist())
+def thin_curve(history: list[Step]) -> list[dict[str, float]]:
+    """At most so many points of a run: always the last, and those where something was measured."""
+    measured = [step for step in history if step.held_out is not None] or history
+    every = max(1, -(-len(measured) // CURVE_POINTS))
+    kept = measured[::-1][::every][::-1]
+    names = ("number", "loss", "information", "scale", "quality", "held_out")
+    return [
+        {n: float(f"{v:.6g}") for n in names if (v := getattr(step, n)) is not None}
+        for step in kept
+    ]
 
 
 def total_variation(world: World) -> float | None:
@@ -102,13 +87,17 @@ def gradient_noise(
     }
 
 
-def scales(cell: Cell, loss: nn.Module, code_of: list[int]) -> dict[str, Any]:
-    """The learned scale or weights beside the true ones, if both mean the same.
+def scales(
+    cell: Cell, loss: nn.Module, z: np.ndarray[Any, Any], h: np.ndarray[Any, Any]
+) -> dict[str, Any]:
+    """The learned scale or weights, beside the true ones where both are in the same unit.
 
     One value, or one for each factor: the weight of its code. ``"kappa"`` is that of a vMF
-    density, ``"weight"`` the λ of exp(-½ Σ λ d²), ``"rate"`` the λ of exp(-λ Σ d^p).
+    density, ``"weight"`` the λ of exp(-½ Σ λ d²), ``"rate"`` the λ of exp(-λ Σ d^p). Off the sphere
+    codes have a unit of their own, so there is no true rate to put beside a learned one.
     """
     if isinstance(loss, AnInfoNCE | EnsembleByRow | NegativesOfAnchors):
+        code_of = best_assignment(correlation_matrix(z, h))[1].tolist()
         learned = loss.weights.detach().double()[..., code_of].tolist()
         return {"name": "weight", "learned": learned, "true": _true_weights(cell)}
     similarity = getattr(loss, "similarity", None)
@@ -119,8 +108,7 @@ def scales(cell: Cell, loss: nn.Module, code_of: list[int]) -> dict[str, Any]:
             truth = way["weights"]
         return {"name": "kappa", "learned": float(similarity.scale.detach()), "true": truth}
     if isinstance(similarity, Lp) and similarity.weights.ndim == 0:
-        rate = float(similarity.weights.detach())
-        return {"name": "rate", "learned": rate, "true": _true_rate(way, similarity.p)}
+        return {"name": "rate", "learned": float(similarity.weights.detach()), "true": None}
     return {}
 
 
@@ -142,12 +130,3 @@ def _weights(way: dict[str, Any], n: int) -> list[float] | None:
         return None
     weights = way["weights"]
     return list(weights) if isinstance(weights, list) else [float(weights)] * n
-
-
-def _true_rate(way: dict[str, Any], p: float) -> float | None:
-    """λ of exp(-λ Σ d^p), if the conditional is of that form with one scale."""
-    scale = way.get("std", way.get("scale"))
-    exponent = {"Normal": 2.0, "Laplace": 1.0}.get(way["kind"], way.get("p"))
-    if exponent != p or not isinstance(scale, float):
-        return None
-    return 1 / (2 * scale**2) if way["kind"] == "Normal" else scale**-p

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isolatent.checks import check_integer, check_real
-from isolatent.experiments.backends import map_runs
+from isolatent.experiments.backends import check_backend, map_runs
 from isolatent.experiments.spec import Experiment, Run
 from isolatent.experiments.store import Store
 
@@ -23,7 +23,7 @@ class Event:
     Attributes:
         kind: ``"skipped"`` (it was finished before), ``"started"`` or ``"finished"``.
         run: The run.
-        record: Its record, once finished.
+        record: Its record, once finished, now or before.
     """
 
     kind: str
@@ -78,13 +78,19 @@ def reproduce(
         check_real("budget", budget, at_least=0)
     for seed in seeds:
         check_integer("seeds", seed, at_least=0)
+    if jobs is not None:
+        check_integer("jobs", jobs, at_least=1)
+    check_backend("backend", backend)
+    # Nothing is written before all that was asked for is known to be possible.
     deadline = None if budget is None else time.monotonic() + 60 * budget
     store.write_experiment(experiment)
+    # Cells with the same settings share a hash, so it is not enough.
+    stored = {(r["cell"], r["seed"], r.get("hash")): r for r in store.records(experiment.name)}
     runs = experiment.runs(seeds)
     waiting = []
     for run in runs:
         if store.has(run):
-            tell(Event("skipped", run))
+            tell(Event("skipped", run, stored.get((run.cell.name, run.seed, run.hash))))
         else:
             waiting.append(run)
     counts = {"skipped": len(runs) - len(waiting), "done": 0, "diverged": 0, "failed": 0}

@@ -8,7 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from isolatent.experiments.spec import Experiment, Run, plain, what_matters
+from isolatent.experiments.settings import plain, what_matters
+from isolatent.experiments.spec import Experiment, Run
+from isolatent.files import write_whole
 
 __all__ = ["Store"]
 
@@ -98,6 +100,4 @@ def _finite(data: Any) -> Any:
 
 def _write(path: Path, data: dict[str, Any], indent: int | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(_finite(data), indent=indent, allow_nan=False) + "\n")
-    partial.replace(path)
+    write_whole(path, json.dumps(_finite(data), indent=indent, allow_nan=False) + "\n")

@@ -1,5 +1,7 @@
 """How positives are made: sources of pairs of related observations."""
 
+from isolatent.pairs.grids import FactorPairs, KnownPairs
+from isolatent.pairs.recorded import RecordedTransitions, natural_transitions, read_transitions
 from isolatent.pairs.sources import (
     ArrayPairs,
     NothingToHoldOut,
@@ -8,12 +10,21 @@ from isolatent.pairs.sources import (
     WorldPairs,
     release_pages,
 )
+from isolatent.pairs.transitions import LaplaceTransitions, Transitions, UniformFactorChange
 
 __all__ = [
     "ArrayPairs",
+    "FactorPairs",
+    "KnownPairs",
+    "LaplaceTransitions",
     "NothingToHoldOut",
     "PairSource",
+    "RecordedTransitions",
     "SeriesPairs",
+    "Transitions",
+    "UniformFactorChange",
     "WorldPairs",
+    "natural_transitions",
+    "read_transitions",
     "release_pages",
 ]

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from isolatent import __version__
+from isolatent.files import write_whole
 from isolatent.report.colours import style_of_colours
 from isolatent.report.markup import Markup, element
 from isolatent.report.page import Page
@@ -30,15 +31,9 @@ def write_report(path: str | os.PathLike[str], page: Page, *, overwrite: bool = 
         page: What it shows.
         overwrite: Whether to replace a file that is there.
     """
-    target = Path(path).resolve()  # a link stays a link
-    if target.exists() and not overwrite:
+    if Path(path).exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
-    partial = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        partial.write_text(render_page(page), encoding="utf-8", newline="\n")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, render_page(page))
 
 
 def is_report(path: str | os.PathLike[str]) -> bool:
@@ -98,9 +93,12 @@ def render_page(page: Page) -> str:
 
 
 def _policy(script: str) -> str:
-    """Nothing may be loaded, and no script may run but ours."""
+    """Nothing may be loaded but pictures in the page, and no script may run but ours."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'"
+    return (
+        f"default-src 'none'; img-src data:; script-src 'sha256-{digest}'; "
+        "style-src 'unsafe-inline'"
+    )
 
 
 @cache

@@ -16,13 +16,20 @@ WRITTEN_UP_TO = 16  # rows and columns; beyond, figures would be too small to re
 
 
 def heat_map(
-    key: str, title: str, values: Sequence[Sequence[float]], labels: tuple[str, str]
+    key: str,
+    title: str,
+    values: Sequence[Sequence[float]],
+    labels: tuple[str, str],
+    names: Sequence[str] = (),
 ) -> Markup:
-    """A matrix of values from 0 to 1, rows by columns, each a coloured square with its value."""
+    """A matrix of values from 0 to 1, rows by columns, each a coloured square with its value.
+
+    Rows have ``names``, if there are any, or numbers.
+    """
     rows, columns = len(values), max(map(len, values))
     figures = max(rows, columns) <= WRITTEN_UP_TO
     side = 34.0 if figures else max(4.0, 500 / max(rows, columns))
-    left, top = 46.0, 46.0
+    left, top = 46.0 + 6 * max(map(len, names), default=0), 46.0
     size = (left + columns * side + 4, top + rows * side + 4)
     every = 1 if figures else math.ceil(max(rows, columns) / 12)
     squares = [
@@ -30,10 +37,11 @@ def heat_map(
         for i, row in enumerate(values)
         for j, value in enumerate(row)
     ]
-    names = [
+    marks = [
         tick(str(j + 1), left + (j + 0.5) * side, top - 6) for j in range(0, columns, every)
     ] + [
-        tick(str(i + 1), left - 6, top + (i + 0.5) * side + 4, "end") for i in range(0, rows, every)
+        tick(names[i] if names else str(i + 1), left - 6, top + (i + 0.5) * side + 4, "end")
+        for i in range(0, rows, every)
     ]
     axes = [
         element("text", labels[1], x=number(left), y="14", class_="label"),
@@ -44,7 +52,7 @@ def heat_map(
             transform=f"translate(12 {number(top + rows * side / 2)}) rotate(-90)",
         ),
     ]
-    return picture(key, size, title, _described(values), *axes, *names, *squares)
+    return picture(key, size, title, _described(values), *axes, *marks, *squares)
 
 
 def _square(x: float, y: float, side: float, value: float, figures: bool) -> Markup:

@@ -11,7 +11,18 @@ from isolatent.report.verdicts import Verdict
 if TYPE_CHECKING:
     from isolatent.experiments import Row as Result
 
-__all__ = ["Cell", "Curve", "Facts", "Matrix", "Moment", "Page", "Row", "Scatter", "Score"]
+__all__ = [
+    "Cell",
+    "Curve",
+    "Facts",
+    "Matrix",
+    "Moment",
+    "Page",
+    "Row",
+    "Scatter",
+    "Score",
+    "Strips",
+]
 
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
@@ -63,6 +74,23 @@ class Scatter:
 
 
 @dataclass(frozen=True)
+class Strips:
+    """A row of images for each code.
+
+    Attributes:
+        kind: ``"nearest"``, stored images, or ``"decoded"``, what a decoder draws.
+        rows: A PNG file in base64 for each code.
+        columns: Images along each.
+        size: Pixels of one image's side.
+    """
+
+    kind: str
+    rows: tuple[str, ...]
+    columns: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Cell:
     """A fit, or all runs of one row of a table. What is empty or None is not shown.
 
@@ -75,7 +103,9 @@ class Cell:
         quality: What the curves' quality is, for the axis.
         correlations: |corr| of true (rows) and aligned recovered (columns) factors.
         scatter: Factors and aligned codes.
+        factors: The names of the true factors, if they have any.
         alignment: How codes were aligned, in words.
+        strips: What each code does, in pictures.
         codes: Codes, rows by columns, where there is no truth to show them against.
         learned: The learned scale (one number) or weights Λ̂.
         truth: The world's.
@@ -94,7 +124,9 @@ class Cell:
     quality: str = "score"
     correlations: Matrix = ()
     scatter: Scatter | None = None
+    factors: tuple[str, ...] = ()
     alignment: str = ""
+    strips: Strips | None = None
     codes: Matrix = ()
     learned: tuple[float, ...] = ()
     truth: tuple[float, ...] = ()

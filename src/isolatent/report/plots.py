@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from isolatent.experiments.results import Row
+from isolatent.files import whole_file
 from isolatent.report.table import score_name
 
 __all__ = ["can_draw", "distances", "panels", "swept", "write_figure"]
@@ -90,7 +90,7 @@ def distances(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def write_figure(
     rows: Sequence[Row],
     path: str | os.PathLike[str],
-    distance: Mapping[str, float] | None = None,
+    distance: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
     """Draw the rows of each experiment: ours as dots, the paper's as rings.
 
@@ -100,7 +100,8 @@ def write_figure(
     Args:
         rows: What :func:`isolatent.experiments.tabulate` gives.
         path: A .png file, which is replaced.
-        distance: What :func:`distances` gives; drawn on a second axis where something is swept.
+        distance: For some experiments what :func:`distances` gives; drawn on a second axis where
+            something is swept.
     """
     if not can_draw():
         raise ValueError("a figure needs matplotlib: pip install 'isolatent[bench]'")
@@ -128,21 +129,16 @@ def write_figure(
             for ax, (title, series) in zip(drawn, split[name].items(), strict=True):
                 _draw_lines(ax, cells, sweep[0], series)
                 ax.set_title(title, fontsize="small")
-                if distance:
-                    _draw_distance(ax, series, distance, told=ax is drawn[-1])
+                if measured := (distance or {}).get(name):
+                    _draw_distance(ax, series, measured, told=ax is drawn[-1])
             drawn[0].set_ylabel(_score_label(own))
             _legend(part, drawn[0])
         part.suptitle(name, fontsize="medium", fontweight="bold")
         for ax in drawn:
             ax.grid(alpha=0.3)
             ax.spines[["top", "right"]].set_visible(False)
-    target = Path(path).resolve()
-    partial = target.with_name(f".{os.getpid()}.{target.name}")
-    try:
+    with whole_file(path) as partial:
         figure.savefig(partial, dpi=150, format="png")
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _score_label(rows: Sequence[Row]) -> str:

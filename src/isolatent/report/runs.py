@@ -11,7 +11,18 @@ from typing import Any, TypeAlias
 
 from isolatent.experiments.results import Row as Result
 from isolatent.experiments.results import rows_of, spread_text
-from isolatent.report.page import Cell, Curve, Facts, Matrix, Moment, Page, Row, Scatter, Score
+from isolatent.report.page import (
+    Cell,
+    Curve,
+    Facts,
+    Matrix,
+    Moment,
+    Page,
+    Row,
+    Scatter,
+    Score,
+    Strips,
+)
 from isolatent.report.stored import Results
 from isolatent.report.table import score_name
 from isolatent.report.verdicts import judge, worst
@@ -26,7 +37,10 @@ SCORED = {
     "supervised": "trained on the factors",
 }
 QUALITY = "linear_r2"  # what runs measure while they train
-ALIGNED = "after the best assignment, and with the sign that correlates"
+ALIGNED = {
+    "assignment": "after the best assignment, and with the sign that correlates",
+    "linear": "after the best linear map, fitted on other observations",
+}
 
 
 def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
@@ -89,7 +103,11 @@ def _rows_and_cell(
         quality=score_name(QUALITY),
         correlations=_absolute(shown.get("correlation")),
         scatter=_scatter(shown.get("scatter")),
-        alignment=ALIGNED,
+        factors=tuple(map(str, shown.get("factors") or ())),
+        alignment=""
+        if shown.get("strips")
+        else ALIGNED.get(shown.get("alignment", "assignment"), ""),
+        strips=_strips(shown.get("strips")),
         learned=learned,
         truth=truth,
         paired=True,
@@ -227,6 +245,17 @@ def _scatter(value: Any) -> Scatter | None:
         return None
     true, codes = _matrix(value.get("true")), _matrix(value.get("recovered"))
     return Scatter(true, codes) if true and len(true) == len(codes) else None
+
+
+def _strips(value: Any) -> Strips | None:
+    if not isinstance(value, Mapping) or not value.get("rows"):
+        return None
+    return Strips(
+        str(value.get("kind")),
+        tuple(map(str, value["rows"])),
+        int(value["columns"]),
+        int(value["size"]),
+    )
 
 
 def _weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

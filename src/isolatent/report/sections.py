@@ -37,6 +37,7 @@ def cell_section(cell: Cell, anchor: str, folded: bool) -> Markup:
             _scores(cell),
             _training(cell, anchor),
             _factors(cell, anchor),
+            _strips(cell, anchor),
             _codes(cell, anchor),
             _weights(cell, anchor),
             _guarantee(cell, anchor),
@@ -177,7 +178,8 @@ def _factors(cell: Cell, anchor: str) -> Markup | None:
             f"{anchor}-correlations",
             "Correlations of true and recovered factors",
             cell.correlations,
-            ("true factor", "recovered factor"),
+            ("true factor", "code" if cell.strips else "recovered factor"),
+            cell.factors,
         )
         caption = f"|Correlation| of each true factor with each recovered one{how}."
         shown.append(_figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
@@ -210,6 +212,46 @@ def _factors(cell: Cell, anchor: str) -> Markup | None:
             )
         )
     return _part("True and recovered factors", *shown) if shown else None
+
+
+def _strips(cell: Cell, anchor: str) -> Markup | None:
+    strips = cell.strips
+    if strips is None or not strips.rows:
+        return None
+    how = {
+        "decoded": "what the decoder draws for them",
+        "nearest": "the image, of many, whose codes are nearest",
+    }
+    rows = [
+        element(
+            "div",
+            element("p", f"Code {k + 1}{_goes_with(cell, k)}"),
+            element(
+                "img",
+                src=f"data:image/png;base64,{row}",
+                alt=f"Images while code {k + 1} grows{_goes_with(cell, k)}",
+                width=str(strips.columns * strips.size),
+                height=str(strips.size),
+            ),
+        )
+        for k, row in enumerate(strips.rows)
+    ]
+    caption = (
+        f"Each code from its 2nd to its 98th percentile, the others as in one image in the middle; "
+        f"shown is {how.get(strips.kind, strips.kind)}."
+    )
+    return _part(
+        "What each code does", _figure(f"{anchor}-strips", caption, *rows, class_="strips")
+    )
+
+
+def _goes_with(cell: Cell, code: int) -> str:
+    """The factor with which a code correlates most."""
+    column = [row[code] for row in cell.correlations if code < len(row)]
+    if not column or len(cell.factors) != len(column):
+        return ""
+    best = max(range(len(column)), key=column.__getitem__)
+    return f": {cell.factors[best]} ({column[best]:.2f})"
 
 
 def _codes(cell: Cell, anchor: str) -> Markup | None:

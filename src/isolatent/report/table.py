@@ -17,6 +17,15 @@ SCORE_NAMES = {
     "mcc": "MCC",
     "block_r2": "R² (blocks)",
     "block_mcc": "MCC (blocks)",
+    "beta_vae": "BetaVAE",
+    "factor_vae": "FactorVAE",
+    "mig": "MIG",
+    "disentanglement": "DCI, D",
+    "completeness": "DCI, C",
+    "informativeness": "DCI, I",
+    "modularity": "Modularity",
+    "explicitness": "Explicitness",
+    "sap": "SAP",
 }
 NUMERIC = ("Ours [%]", "Paper [%]", "Difference", "Seeds")
 COLUMNS = ("Row", "Verdict", *NUMERIC, "Score")  # the verdict early: a phone shows the left

@@ -25,7 +25,7 @@ KIND_OF = {
     "worse": "missed",
     "better": "above",
     "fails as published": "limit",
-    "identified here, not in the paper": "limit",
+    "identified here, not in the paper": "missed",
     "nothing published": "open",
     "missing": "missing",
     "diverged": "failed",

@@ -16,20 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
 from isolatent.evaluation import check_beliefs
-from isolatent.pairs import (
-    ArrayPairs,
-    PairSource,
-    SeriesPairs,
-    WorldPairs,
-    release_pages,
-)
+from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs
 from isolatent.training.assembly import (
     ENCODERS,
     Beliefs,
@@ -41,6 +35,7 @@ from isolatent.training.assembly import (
 from isolatent.training.checkpoints import Checkpoints
 from isolatent.training.finishing import finish
 from isolatent.training.loop import Training, fit_encoder
+from isolatent.training.observations import TakesObservations
 from isolatent.training.preparation import HELD_OUT_PAIRS, HOLD_OUT_FROM, prepare
 from isolatent.training.processes import Processes, connect
 from isolatent.training.recipe import Recipe
@@ -50,13 +45,14 @@ from isolatent.worlds import World
 
 __all__ = ["ContrastiveICA"]
 
-TRANSFORM_BATCH = 8192
 FEWEST_BATCHES = 8  # that a pass over the pairs is made of, unless a recipe says otherwise
 NO_INFORMATION = 0.01  # nats; pairs that share less than this are as good as unrelated
 SCORE_BATCH = 512  # pairs that are told apart at a time by `score`
 
 
-class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ContrastiveICA(
+    TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""Recover latent factors from positive pairs.
 
     You declare what you believe about the world: the space of the latents, their marginal, and how
@@ -253,21 +249,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Codes (N, n_components) of observations (N, m), in batches and in X's precision."""
         check_is_fitted(self, "encoder_")
-        array = self._as_array(X, reset=False)
-        dtype, out_dtype = dtype_of(self.encoder_), _float_like(array)
-        device = next(self.encoder_.parameters()).device
-        codes: np.ndarray[Any, Any] = np.empty((len(array), self.n_components), dtype=out_dtype)
-        for start in range(0, len(array), TRANSFORM_BATCH):
-            part = np.array(array[start : start + TRANSFORM_BATCH])
-            finite = np.isfinite(part).reshape(len(part), -1).all(1)
-            if not finite.all():
-                row = start + int(np.flatnonzero(~finite)[0])
-                raise ValueError(f"X must be finite, but row {row} holds NaN or inf")
-            x = torch.from_numpy(part.astype(_float_like(part), copy=False)).to(device, dtype)
-            with torch.no_grad():
-                codes[start : start + len(part)] = self.encoder_(x).cpu().numpy()
-            release_pages(array)
-        return codes
+        return self._map(self._as_array(X, reset=False), self.encoder_, self.encoder_)
 
     def score(
         self,
@@ -321,16 +303,6 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """
         return load_model(cls, Path(directory), encoder, loss)
 
-    @property
-    def _n_features_out(self) -> int:  # for get_feature_names_out
-        return int(self.n_components)
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.three_d_array = True
-        return tags
-
     def _check(self) -> tuple[Recipe, Beliefs]:
         """Everything that can be wrong with the parameters, before anything is done."""
         n = check_integer("n_components", self.n_components, at_least=1)
@@ -363,52 +335,13 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return to_plain({"seed": seed, **plain, "recipe": recipe.to_dict()})
 
     def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
-        """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
-        if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
-        images = isinstance(X, np.ndarray) and X.ndim > 2
-        if isinstance(X, np.memmap) or images:  # validate_data would read all of it
-            shape = X.shape[1:] if reset else self._shape
-            if X.ndim < 2 or X.shape[1:] != shape:
-                raise ValueError(f"X must have shape (N, {_sizes(shape)}), got {X.shape}")
-            if X.dtype.kind not in "fiub":
-                raise TypeError(f"X must hold real numbers, got dtype {X.dtype}")
-            if reset:
-                self.n_features_in_ = math.prod(X.shape[1:])
-                self._shape: tuple[int, ...] = X.shape[1:]
-            return X
-        array: np.ndarray[Any, Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_min_samples=2 if reset else 1,
-        )
-        if reset:
-            self._shape = array.shape[1:]
+        array = super()._as_array(X, reset)
+        if reset and array.ndim == 2 and not isinstance(array, np.memmap):
             constant = np.flatnonzero(array.max(0) == array.min(0))
             if len(constant):
                 names = getattr(self, "feature_names_in_", np.arange(array.shape[1]))[constant]
                 raise ValueError(f"X must vary in every column, but {[*names]} are constant")
         return array
-
-    def _as_source(self, X: Any, X_pos: Any, groups: Any, reset: bool) -> PairSource:
-        if _is_source(X):
-            if X_pos is not None:
-                raise ValueError("X_pos must be None when X is a world or a pair source")
-            if groups is not None:
-                raise ValueError("groups must be None when X is a world or a pair source")
-            return WorldPairs(X) if isinstance(X, World) else X
-        if X_pos is None:
-            return SeriesPairs(self._as_array(X, reset), lag=self.lag, groups=groups)
-        if groups is not None:
-            raise ValueError("groups must be None when X_pos is given: they are for recordings")
-        if np.shape(X) != np.shape(X_pos):
-            raise ValueError(
-                f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
-            )
-        x = self._as_array(X, reset)
-        return ArrayPairs(x, self._as_array(X_pos, False))
 
     def _prepare(
         self,
@@ -423,8 +356,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         training, source, held_out, shape = prepare(
             self.encoder, self.loss, source, seed, recipe, beliefs, processes, hold_out
         )
-        self._shape = shape
-        self.n_features_in_ = math.prod(shape)
+        self._set_shape(shape)
         return training, source, held_out
 
     def _finish(
@@ -458,20 +390,7 @@ class ContrastiveICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
 
 
-def _is_source(X: Any) -> bool:
-    """Whether X gives pairs by itself; a data frame has a method ``sample``, too."""
-    return isinstance(X, World | PairSource) and not hasattr(X, "__array__")
-
-
 def _digest(held_out: tuple[Tensor, Tensor]) -> str:
     """What tells one set of data from another, as far as the held-out pairs show it."""
     parts = (part.contiguous().cpu().numpy().tobytes() for part in held_out)
     return hashlib.sha256(b"".join(parts)).hexdigest()
-
-
-def _float_like(array: np.ndarray[Any, Any]) -> type:
-    return np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-
-
-def _sizes(shape: tuple[int, ...]) -> str:
-    return ", ".join(map(str, shape))

@@ -172,11 +172,11 @@ class Training:
             self.best = self._present()
             self.best.load_state_dict(best)
         state = self.optimiser.state_dict()
-        for group in state["param_groups"]:
-            for index in group["params"]:
-                moments = _under(f"optimiser.{index}.", tensors)
-                if moments:
-                    state["state"][index] = moments
+        trained = [p for group in self.optimiser.param_groups for p in group["params"]]
+        for index, parameter in enumerate(trained):
+            moments = _under(f"optimiser.{index}.", tensors)
+            if moments:
+                state["state"][index] = {k: _laid_out(v, parameter) for k, v in moments.items()}
         self.optimiser.load_state_dict(state)
         self.generator.set_state(tensors["generator"])
         torch.set_rng_state(tensors["global_generator"])
@@ -366,6 +366,12 @@ def _parameters(*modules: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parame
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+
+
+def _laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
+    """A moment in the same order in memory as its parameter, which a fused step relies on."""
+    same = moment.shape == parameter.shape and moment.ndim > 1
+    return torch.empty_like(parameter).copy_(moment) if same else moment
 
 
 def _chance(loss: nn.Module, batch: int) -> float | None:

@@ -21,7 +21,7 @@ from isolatent.training.steps import steps_from_tensor, steps_to_tensor
 if TYPE_CHECKING:
     from isolatent.training.estimator import ContrastiveICA
 
-__all__ = ["load_model", "save_model", "to_plain"]
+__all__ = ["load_model", "make_directory", "save_model", "to_plain"]
 
 Model = TypeVar("Model", bound="ContrastiveICA")
 OWN = "(a module of your own)"  # stands in model.json for code, which is not saved
@@ -29,11 +29,7 @@ OWN = "(a module of your own)"  # stands in model.json for code, which is not sa
 
 def save_model(model: ContrastiveICA, directory: Path, overwrite: bool) -> None:
     """Write ``model.safetensors`` and ``model.json`` into the directory."""
-    if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(f"directory must be a directory, but {directory} is a file")
-    if (directory / "model.json").exists() and not overwrite:
-        raise FileExistsError(f"directory: {directory} holds a model; pass overwrite=True")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory, overwrite)
     parameters = model.get_params(deep=False)
     recipe = parameters.pop("recipe")
     seed = parameters.pop("random_state")
@@ -53,6 +49,15 @@ def save_model(model: ContrastiveICA, directory: Path, overwrite: bool) -> None:
     tensors |= {f"loss.{k}": v.clone() for k, v in model.loss_.state_dict().items()}
     tensors["history"] = steps_to_tensor(model.history_)
     write_pair(directory / "model", tensors, to_plain(record))
+
+
+def make_directory(directory: Path, overwrite: bool) -> None:
+    """Make room for a model, and refuse to replace one unless asked to."""
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"directory must be a directory, but {directory} is a file")
+    if (directory / "model.json").exists() and not overwrite:
+        raise FileExistsError(f"directory: {directory} holds a model; pass overwrite=True")
+    directory.mkdir(parents=True, exist_ok=True)
 
 
 def to_plain(value: Any) -> Any:

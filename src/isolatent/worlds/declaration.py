@@ -10,6 +10,7 @@ from isolatent.worlds.generalized_normal import GeneralizedNormal, Laplace, Norm
 from isolatent.worlds.mixings import FlowMixing, Identity, InvertibleMLP, Linear, Mixing
 from isolatent.worlds.spaces import Box, CubeGrid, Euclidean, HollowBall, Product, Space, Sphere
 from isolatent.worlds.spherical import AnisotropicNormal, ShellNormal, VonMisesFisher
+from isolatent.worlds.sprite_mixing import SpriteMixing
 
 __all__ = ["from_dict", "to_dict"]
 
@@ -21,7 +22,7 @@ KINDS: dict[str, type[Any]] = {
         *(Sphere, Box, Euclidean, HollowBall, CubeGrid, Product),
         *(Uniform, GaussianCopula, Independent, GeneralizedNormal, Normal, Laplace),
         *(VonMisesFisher, AnisotropicNormal, ShellNormal),
-        *(Identity, Linear, InvertibleMLP, FlowMixing),
+        *(Identity, Linear, InvertibleMLP, FlowMixing, SpriteMixing),
     )
 }
 

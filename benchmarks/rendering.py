@@ -1,0 +1,165 @@
+"""Images per second of the renderers, and what the whole grid of sprites costs.
+
+Every cell is repeated and the median taken; times include the allocation of the images. In the
+end all 737 280 images of the grid are compared with those that are rendered one by one.
+
+Run: .venv/bin/python benchmarks/rendering.py [--threads 2] [--repeats 15]
+Writes results/benchmarks/rendering.{json,md}.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isolatent.worlds import Shapes3D, Sprites, render_sprites
+
+OUT = Path(__file__).parents[1] / "results/benchmarks/rendering.json"
+BATCHES = (512, 4096)
+LIMIT = 20_000  # images per second on two cores
+LIMIT_3D = 5_000
+
+
+def busy() -> float:
+    """Seconds of all cores spent so far by other processes, or by other guests."""
+    fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    user, nice, system, _, _, irq, softirq, steal = map(int, fields)
+    ticks = user + nice + system + irq + softirq + steal
+    return ticks / os.sysconf("SC_CLK_TCK") - time.process_time()
+
+
+def measure(run: Callable[[], Any], repeats: int) -> dict[str, float]:
+    """Median and fastest of at least so many runs, and of at least half a second."""
+    run()  # compiles, and takes memory from the system for the first time
+    times: list[float] = []
+    others, begun = busy(), time.perf_counter()
+    while len(times) < repeats or time.perf_counter() - begun < 0.5:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    others = (busy() - others) / (time.perf_counter() - begun)
+    return {"seconds": statistics.median(times), "fastest": min(times), "others": others}
+
+
+def rates(threads: int, repeats: int) -> dict[str, dict[str, float]]:
+    world, generator = Sprites(), torch.Generator().manual_seed(0)
+    grid, cells = world.grid(cache=False), {}
+    room = Shapes3D()
+    for batch in BATCHES:
+        factors = world.sample_factors(batch, generator)
+        values = world.values_of(factors).T
+        index = world.index_of(factors).numpy()
+        ways: dict[str, Callable[[], Any]] = {
+            "render_sprites, anti-aliased": partial(render_sprites, *values),
+            "render_sprites, binary": partial(render_sprites, *values, antialias=False),
+            "Sprites.observe": partial(world.observe, factors),
+            "Sprites.grid, indexed": partial(grid.__getitem__, index),
+            "Shapes3D.observe": partial(room.observe, room.sample_factors(batch, generator)),
+        }
+        for name, way in ways.items():
+            for used in sorted({1, threads}):
+                torch.set_num_threads(used)
+                cell = measure(way, repeats)
+                cells[f"{name} | {batch} | {used}"] = cell | {"rate": batch / cell["seconds"]}
+                print(f"{name}, batch {batch}, {used} threads: {batch / cell['seconds']:.0f}/s")
+    torch.set_num_threads(threads)
+    return cells
+
+
+def differing() -> int:
+    """How many images of the whole grid differ from those observed."""
+    world = Sprites()
+    grid, count = world.grid(cache=False), 0
+    for start in range(0, len(world), 8192):
+        cells = np.arange(start, min(start + 8192, len(world)))
+        observed = world.observe(world.factors_at(cells))[:, 0].numpy() > 0
+        count += int((grid[cells] != observed).any(axis=(1, 2)).sum())
+    return count
+
+
+def report(state: dict[str, Any]) -> list[str]:
+    where = state["circumstances"]
+    lines = [
+        "# Rendered worlds: images per second, and the whole grid of sprites",
+        "",
+        "Written by `benchmarks/rendering.py`. 64 × 64 pixels (3 channels for Shapes3D), "
+        f"{where['processor']} with {where['cores']} cores, Python {where['python']}, "
+        f"torch {where['torch']}. Median of at least {where['repeats']}; fastest in brackets. "
+        "Others: cores that other processes used.",
+        "",
+        "| | batch | threads | images per second | others |",
+        "|---|---|---|---|---|",
+    ]
+    for key, cell in state["rates"].items():
+        name, batch, threads = key.split(" | ")
+        fastest = int(batch) / cell["fastest"]
+        lines.append(
+            f"| {name} | {batch} | {threads} | {cell['rate']:,.0f} ({fastest:,.0f}) | "
+            f"{cell['others']:.1f} |"
+        )
+    grid = state["grid"]
+    return [
+        *lines,
+        "",
+        f"The whole grid of sprites, {grid['images']} images: built in "
+        f"{1000 * grid['seconds']:.1f} ms once the renderer is compiled, {grid['bytes']} bytes; "
+        f"{grid['differing']} images differ from those observed "
+        f"(all were compared, in {grid['comparison']:.0f} s).",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=15)
+    options = parser.parse_args()
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = [line for line in lines if line.startswith("model name")]
+    world = Sprites()
+    cells = rates(options.threads, options.repeats)
+    built = measure(lambda: world.grid(cache=False), options.repeats)
+    started = time.perf_counter()
+    differ = differing()
+    state = {
+        "circumstances": {
+            "cores": os.cpu_count(),
+            "processor": model[0].split(":")[1].strip() if model else platform.processor(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "repeats": options.repeats,
+        },
+        "rates": cells,
+        "grid": built
+        | {
+            "images": len(world),
+            "bytes": world.grid(cache=False).nbytes,
+            "differing": differ,
+            "comparison": time.perf_counter() - started,
+        },
+    }
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(state, indent=1) + "\n")
+    OUT.with_suffix(".md").write_text("\n".join(report(state)) + "\n")
+    slow = [
+        key
+        for key, cell in cells.items()
+        if key.endswith(f"| {options.threads}")
+        and cell["rate"] < (LIMIT_3D if key.startswith("Shapes3D") else LIMIT)
+    ]
+    if slow or differ:
+        raise SystemExit(f"too slow: {slow}; differing images: {differ}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The networks of the VAE family: from observations to posteriors, and from codes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from isolatent.baselines.elbo import Posterior, bernoulli_error, gaussian_error
+from isolatent.checks import check_integer
+from isolatent.encoders import MLP, ConvEncoder
+
+__all__ = ["Autoencoder", "ConvDecoder", "ImageAutoencoder", "VectorAutoencoder"]
+
+HIDDEN = (128, 128)  # widths of the perceptrons
+
+
+class ConvDecoder(nn.Module):
+    """The mirror of :class:`isolatent.encoders.ConvEncoder`: codes to 64 × 64 images.
+
+    Linear layers of 256 and 64 · 4 · 4 units, and four transposed convolutions that double the
+    image (64, 32, 32 channels, then those of the image), with ReLUs between them.
+
+    Args:
+        n_inputs: Codes n.
+        channels: Channels of the images.
+    """
+
+    def __init__(self, n_inputs: int, channels: int = 1) -> None:
+        super().__init__()
+        check_integer("n_inputs", n_inputs, at_least=1)
+        check_integer("channels", channels, at_least=1)
+        layers: list[nn.Module] = [nn.Linear(n_inputs, 256), nn.ReLU()]
+        layers += [nn.Linear(256, 64 * 4 * 4), nn.ReLU(), nn.Unflatten(1, (64, 4, 4))]
+        for before, after in pairwise([64, 64, 32, 32, channels]):
+            layers += [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
+        # On a CPU convolutions train faster with the channels last.
+        self.network = nn.Sequential(*layers[:-1])
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Map codes (N, n) to logits of pixels (N, channels, 64, 64)."""
+        logits: Tensor = self.network(z)
+        return logits
+
+
+class Autoencoder(nn.Module):
+    """An encoder with 2n outputs, means and log-variances, and a decoder.
+
+    Args:
+        encoder: Maps observations to (N, 2n).
+        decoder: Maps codes (N, n) to what :meth:`error` and :meth:`observe` take.
+    """
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def posterior(self, x: Tensor) -> Posterior:
+        """The posteriors of observations."""
+        return Posterior(*self.encoder(x).chunk(2, dim=1))
+
+    def error(self, z: Tensor, x: Tensor) -> Tensor:
+        """How badly codes explain observations, in nats: (N,)."""
+        raise NotImplementedError
+
+    def observe(self, z: Tensor) -> Tensor:
+        """The observations that codes stand for."""
+        raise NotImplementedError
+
+
+class ImageAutoencoder(Autoencoder):
+    """The papers' networks for 64 × 64 images; pixels are Bernoulli.
+
+    Args:
+        n: Codes.
+        channels: Channels of the images.
+
+    Example:
+        >>> model = ImageAutoencoder(3)
+        >>> model.observe(model.posterior(torch.rand(2, 1, 64, 64)).mean).shape
+        torch.Size([2, 1, 64, 64])
+    """
+
+    def __init__(self, n: int, channels: int = 1) -> None:
+        super().__init__(ConvEncoder(2 * n, channels), ConvDecoder(n, channels))
+
+    def error(self, z: Tensor, x: Tensor) -> Tensor:
+        return bernoulli_error(self.decoder(z), x)
+
+    def observe(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(self.decoder(z))
+
+
+class VectorAutoencoder(Autoencoder):
+    r"""Perceptrons for vectors; columns are normal with standard deviation s times their own.
+
+    Args:
+        n: Codes.
+        n_features: Observed dimensions m.
+        noise: s.
+        hidden: Widths of the hidden layers.
+    """
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(
+        self, n: int, n_features: int, noise: float = 0.1, hidden: Sequence[int] = HIDDEN
+    ) -> None:
+        super().__init__(
+            MLP(n_features, 2 * n, hidden, skip=False), MLP(n, n_features, hidden, skip=False)
+        )
+        self.noise = noise
+        self.register_buffer("center", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(n_features))
+
+    def standardise(self, x: Tensor) -> None:
+        """Take over means and standard deviations of columns from observations (N, m)."""
+        rows = x.double()
+        deviation = rows.std(0)
+        # A column that does not vary is explained by its mean alone.
+        self.scale.copy_(torch.where(deviation > 0, deviation, 1.0))
+        self.center.copy_(rows.mean(0))
+
+    def posterior(self, x: Tensor) -> Posterior:
+        return super().posterior((x - self.center) / self.scale)
+
+    def error(self, z: Tensor, x: Tensor) -> Tensor:
+        return gaussian_error(self.decoder(z), (x - self.center) / self.scale, self.noise)
+
+    def observe(self, z: Tensor) -> Tensor:
+        decoded: Tensor = self.decoder(z)
+        return self.center + self.scale * decoded

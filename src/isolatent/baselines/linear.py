@@ -1,0 +1,220 @@
+"""Linear methods: principal components, independent components, slow features."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import eigh
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.decomposition import PCA, FastICA
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Generator, Tensor
+
+from isolatent.checks import check_integer
+from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs
+from isolatent.training.observations import TakesObservations, is_source
+from isolatent.worlds import World
+
+__all__ = ["LinearICA", "LinearPCA", "SlowFeatures"]
+
+SAMPLES = 16_384  # pairs that are drawn from an endless source
+FLOOR = 1e-10  # of the largest variance, below which a direction counts as constant
+Array = np.ndarray[Any, Any]
+
+
+class _Linear(
+    TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+):
+    """Codes W (x - μ) of observations, flattened if they are images."""
+
+    n_components: int
+    random_state: int | np.random.RandomState | None
+    mean_: Array
+    components_: Array
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor | World | PairSource,
+        X_pos: ArrayLike | Tensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Fit to pairs, given as for :class:`isolatent.ContrastiveICA`.
+
+        Of a world or another endless source 16 384 pairs are drawn; arrays are used as a whole.
+        """
+        check_integer("n_components", self.n_components, at_least=1)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        x, x_pos = self._read(X, X_pos, groups, Generator().manual_seed(seed))
+        if self.n_components > min(x.shape):
+            raise ValueError(
+                f"n_components must be at most {min(x.shape)}, the least of rows and columns, "
+                f"got {self.n_components}"
+            )
+        self._solve(x, x_pos, seed)
+        return self
+
+    def transform(self, X: ArrayLike | Tensor) -> Array:
+        """Codes (N, n_components) of observations, in their precision."""
+        check_is_fitted(self, "components_")
+        array = self._as_array(X, reset=False)
+        codes = (_flat(array) - self.mean_) @ self.components_.T
+        return codes.astype(array.dtype) if array.dtype.kind == "f" else codes
+
+    @abstractmethod
+    def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
+        """Set ``mean_`` and ``components_`` from observations (N, m)."""
+
+    def _read(
+        self, X: Any, X_pos: Any, groups: Any, generator: Generator
+    ) -> tuple[Array, Array | None]:
+        source = self._as_source(X, X_pos, groups, reset=True)
+        if isinstance(source, ArrayPairs | SeriesPairs):
+            pair = source.all()
+        else:
+            pair = source.sample(SAMPLES, generator)
+        self._set_shape(tuple(pair[0].shape[1:]))
+        x, x_pos = (_flat(part.numpy()) for part in pair)
+        return x, x_pos
+
+
+class _LinearSingles(_Linear):
+    """A method that takes both members of pairs as observations, and arrays without an order."""
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def _read(
+        self, X: Any, X_pos: Any, groups: Any, generator: Generator
+    ) -> tuple[Array, Array | None]:
+        if not is_source(X) and X_pos is None:
+            if groups is not None:
+                raise ValueError(f"groups must be None: {type(self).__name__} takes no recordings")
+            return _flat(self._as_array(X, True)), None
+        x, x_pos = super()._read(X, X_pos, groups, generator)
+        return np.concatenate([x, x_pos] if x_pos is not None else [x]), None
+
+
+class LinearPCA(_LinearSingles):
+    """scikit-learn's :class:`~sklearn.decomposition.PCA`: the directions of greatest variance.
+
+    Args:
+        n_components: Codes n.
+        random_state: For drawing from worlds, and for the solver of many columns.
+
+    Attributes:
+        mean_: The mean of the observations (m,).
+        components_: The directions (n, m).
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(100, 4))
+        >>> LinearPCA(2).fit(x).transform(x).shape
+        (100, 2)
+    """
+
+    def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
+        solved = PCA(self.n_components, random_state=seed).fit(x)
+        self.mean_, self.components_ = solved.mean_, solved.components_
+
+
+class LinearICA(_LinearSingles):
+    """scikit-learn's :class:`~sklearn.decomposition.FastICA`: directions that are least normal.
+
+    It finds independent factors, at most one of them normal, behind a linear mixing, up to order,
+    sign and scale.
+
+    Args:
+        n_components: Codes n.
+        random_state: For drawing from worlds, and for the solver's start.
+
+    Attributes:
+        mean_: The mean of the observations (m,).
+        components_: The unmixing matrix (n, m).
+
+    Example:
+        >>> z = np.random.default_rng(0).uniform(size=(1000, 2))
+        >>> x = z @ [[1.0, 0.5], [-0.5, 1.0]]
+        >>> codes = LinearICA(2, random_state=0).fit(x).transform(x)
+        >>> np.abs(np.corrcoef(z.T, codes.T)[:2, 2:]).max(1).round(1)
+        array([1., 1.])
+    """
+
+    def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
+        solved = FastICA(self.n_components, whiten="unit-variance", random_state=seed).fit(x)
+        self.mean_, self.components_ = solved.mean_, solved.components_
+
+
+class SlowFeatures(_Linear):
+    r"""Linear slow-feature analysis: the directions that change least within pairs.
+
+    .. math:: w_k = \arg\min_w E (w \cdot (x' - x))^2 \quad\text{with}\quad
+        \mathrm{Var}(w \cdot x) = 1,\; \mathrm{Cov}(w \cdot x, w_j \cdot x) = 0 \;(j < k)
+
+    which are the eigenvectors of the covariance of the differences against that of the
+    observations, both frames together, slowest first. Directions with next to no variance are left
+    out. It finds factors behind a linear mixing if they are uncorrelated and differ in slowness.
+
+    Args:
+        n_components: Codes n.
+        lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
+            and the longest; each moment is paired with the nearest.
+        random_state: For drawing from worlds.
+
+    Attributes:
+        mean_: The mean of the observations (m,).
+        components_: The directions (n, m).
+        slowness_: The mean square change of each code (n,), smallest first.
+
+    Example:
+        >>> fast, slow = np.random.default_rng(0).normal(size=(2, 1000))
+        >>> slow = slow.cumsum() / 20
+        >>> x = np.stack([fast + slow, fast - slow], axis=1)
+        >>> codes = SlowFeatures(1).fit(x).transform(x)
+        >>> bool(abs(np.corrcoef(codes[:, 0], slow)[0, 1]) > 0.99)
+        True
+    """
+
+    slowness_: Array
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        lag: int | Sequence[int] = 1,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.lag = lag
+        self.random_state = random_state
+
+    def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
+        assert x_pos is not None  # _as_source gives pairs
+        both = np.concatenate([x, x_pos])
+        self.mean_ = both.mean(0)
+        variances, axes = eigh(np.cov(both.T).reshape(x.shape[1], -1))
+        varying = variances > FLOOR * variances[-1]
+        if self.n_components > varying.sum():
+            raise ValueError(
+                f"n_components must be at most {varying.sum()}, the directions in which X varies, "
+                f"got {self.n_components}"
+            )
+        whitening = axes[:, varying] / np.sqrt(variances[varying])
+        change = (x_pos - x) @ whitening
+        slowness, turns = eigh(change.T @ change / len(change))
+        self.slowness_ = slowness[: self.n_components]
+        self.components_ = (whitening @ turns[:, : self.n_components]).T
+
+
+def _flat(array: Array) -> Array:
+    return array.reshape(len(array), -1).astype(np.float64, copy=False)

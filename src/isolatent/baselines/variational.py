@@ -1,0 +1,221 @@
+"""What the estimators of the VAE family share: training, codes, decoding and storage."""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Generator, Tensor
+
+from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder, VectorAutoencoder
+from isolatent.checks import check_integer, check_real, check_tensor
+from isolatent.pairs import PairSource
+from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
+from isolatent.training.observations import TakesObservations
+from isolatent.training.steps import Step, steps_from_tensor, steps_to_tensor
+from isolatent.training.storage import make_directory, to_plain
+from isolatent.worlds import World
+
+__all__ = ["VariationalEstimator"]
+
+LOOK = 4096  # pairs from which means and standard deviations of columns are taken
+
+
+class VariationalEstimator(
+    TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+):
+    """A variational autoencoder with the interface of :class:`isolatent.ContrastiveICA`.
+
+    Subclasses say what is minimised. Images (channels, 64, 64) with pixels in [0, 1] get the
+    papers' convolutions and Bernoulli pixels; vectors get perceptrons and normal columns. Training
+    is Adam at a constant rate for a given number of steps, as in the papers.
+
+    Args:
+        n_components: Codes n.
+        beta: Weight of the divergence from the prior.
+        noise: For vectors: the decoder's standard deviation, as a share of each column's.
+        steps: Optimiser steps.
+        batch: Pairs per step; twice as many observations.
+        learning_rate: Adam's rate.
+        random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+
+    Attributes:
+        autoencoder_: The trained networks.
+        history_: A :class:`isolatent.training.Step` for each step.
+        n_features_in_: Number of observed dimensions.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        beta: float = 1.0,
+        noise: float = 0.1,
+        steps: int = 30_000,
+        batch: int = 32,
+        learning_rate: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.beta = beta
+        self.noise = noise
+        self.steps = steps
+        self.batch = batch
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+
+    @abstractmethod
+    def _loss(self, model: Autoencoder, x: Tensor, noise: Tensor) -> Tensor:
+        """What is minimised, for the first observations of pairs followed by the second ones.
+
+        Args:
+            model: The networks.
+            x: Observations (2B, ...).
+            noise: Standard normal numbers (2B, n), to draw codes with.
+        """
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor | World | PairSource,
+        X_pos: ArrayLike | Tensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        on_step: Callable[[Step], None] = lambda step: None,
+    ) -> Self:
+        """Train on pairs.
+
+        Args:
+            X: Observations with their positives in ``X_pos``; or a recording; or a world or any
+                pair source.
+            X_pos: The positive of each row of X.
+            groups: For recordings: one session id for each row. Pairs stay within a session.
+            on_step: Called after every step, for progress displays and logs.
+        """
+        self._check()
+        source = self._as_source(X, X_pos, groups, reset=True)
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        generator = Generator().manual_seed(seed)
+        x, _ = source.sample(2, generator)
+        self._set_shape(tuple(x.shape[1:]))
+        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
+            torch.manual_seed(seed)
+            model = self._build()
+        if isinstance(model, VectorAutoencoder):
+            model.standardise(source.sample(LOOK, generator)[0])
+        images = isinstance(model, ImageAutoencoder)
+        optimiser = torch.optim.Adam(model.parameters(), lr=self.learning_rate, fused=True)
+        self.history_: list[Step] = []
+        for number in range(1, self.steps + 1):
+            pair = source.sample(self.batch, generator)
+            both = torch.cat(pair).float()
+            if images:
+                _check_pixels(both)
+            noise = torch.randn(len(both), self.n_components, generator=generator)
+            loss = self._loss(model, both, noise)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            step = Step(number, self.steps, float(loss.detach()), None, None)
+            if not math.isfinite(step.loss):
+                raise FloatingPointError(
+                    f"the loss became {step.loss} at step {number}; try a smaller learning_rate "
+                    f"than {self.learning_rate:g}, or check the data for extreme values"
+                )
+            self.history_.append(step)
+            on_step(step)
+        self.autoencoder_ = model.eval()
+        return self
+
+    def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Codes (N, n_components) of observations: the means of their posteriors."""
+        check_is_fitted(self, "autoencoder_")
+        model = self.autoencoder_
+        array = self._as_array(X, reset=False)
+        return self._map(array, lambda x: model.posterior(x).mean, model)
+
+    def decode(self, Z: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Observations (N, ...) that codes (N, n_components) stand for."""
+        check_is_fitted(self, "autoencoder_")
+        codes = check_tensor("Z", Z).detach().cpu().numpy()
+        if codes.ndim != 2 or codes.shape[1] != self.n_components:
+            raise ValueError(f"Z must have shape (N, {self.n_components}), got {codes.shape}")
+        return self._map(codes, self.autoencoder_.observe, self.autoencoder_, name="Z")
+
+    def reconstruct(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """What is left of observations in their codes."""
+        return self.decode(self.transform(X))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write ``model.safetensors`` and ``model.json``; other files in the directory stay."""
+        check_is_fitted(self, "autoencoder_")
+        path = Path(directory)
+        make_directory(path, overwrite)
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.random_state, Integral):
+            parameters["random_state"] = None  # no stream can be repeated
+        names = getattr(self, "feature_names_in_", None)
+        record = {
+            "estimator": type(self).__name__,
+            "parameters": parameters,
+            "shape": self._shape,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+        }
+        tensors = {f"autoencoder.{k}": v for k, v in self.autoencoder_.state_dict().items()}
+        tensors["history"] = steps_to_tensor(self.history_)
+        write_pair(path / "model", tensors, to_plain(record))
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote."""
+        tensors, record = read_pair(Path(directory) / "model")
+        kind = record.get("estimator", "ContrastiveICA")
+        if kind != cls.__name__:
+            raise ValueError(f"directory must hold a {cls.__name__}, but {directory} has a {kind}")
+        model = cls(**record["parameters"])
+        model._set_shape(tuple(record["shape"]))
+        if record["feature_names_in"] is not None:
+            model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
+        model.history_ = steps_from_tensor(tensors.pop("history"))
+        model.autoencoder_ = model._build().eval()
+        state = {key.removeprefix("autoencoder."): value for key, value in tensors.items()}
+        try:
+            model.autoencoder_.load_state_dict(state)
+        except RuntimeError as error:
+            raise DamagedFileError(f"{directory} does not fit a {kind}: {error}") from error
+        return model
+
+    def _check(self) -> None:
+        """Everything that can be wrong with the parameters, before anything is done."""
+        check_integer("n_components", self.n_components, at_least=1)
+        check_real("beta", self.beta, at_least=0)
+        check_real("noise", self.noise, above=0)
+        check_integer("steps", self.steps, at_least=1)
+        check_integer("batch", self.batch, at_least=1)
+        check_real("learning_rate", self.learning_rate, above=0)
+
+    def _build(self) -> Autoencoder:
+        if len(self._shape) == 1:
+            return VectorAutoencoder(self.n_components, self._shape[0], self.noise)
+        if len(self._shape) != 3 or self._shape[1:] != (64, 64):
+            raise ValueError(
+                "X must have shape (N, features) or (N, channels, 64, 64), "
+                f"got (N, {', '.join(map(str, self._shape))})"
+            )
+        return ImageAutoencoder(self.n_components, self._shape[0])
+
+
+def _check_pixels(x: Tensor) -> None:
+    low, high = (float(bound) for bound in x.aminmax())
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"X must hold pixels in [0, 1], got some in [{low:g}, {high:g}]")

@@ -1,0 +1,217 @@
+"""A world on a grid of factors, with every point encoded once however often it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from isolatent.checks import check_integer
+from isolatent.evaluation.assignment import Indices
+from isolatent.evaluation.columns import Array, as_columns
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+__all__ = ["EncodedGrid", "GridWorld"]
+
+BATCH = 64  # images at a time: what passes between layers stays in the cache
+
+MARKED = 2**27  # points up to which a grid has a mark for each of them
+
+
+class GridWorld(Protocol):
+    """What is asked of a world: factors with finitely many values, and an observation of each."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the factors are called."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """How many values each factor has."""
+
+    @property
+    def categorical(self) -> Sequence[bool]:
+        """Which factors have no order."""
+
+    def __len__(self) -> int: ...
+
+    def sample_factors(self, count: int, generator: Generator) -> Tensor:
+        """Draw factors (count, F)."""
+
+    def index_of(self, factors: Tensor) -> Tensor:
+        """Return the place of factors (count, F) in the grid."""
+
+    def factors_at(self, index: Tensor) -> Tensor:
+        """Return the factors (count, F) at places in the grid."""
+
+    def observe(self, factors: Tensor) -> Tensor:
+        """Return what is seen of factors (count, F)."""
+
+
+class EncodedGrid:
+    """Codes of a world's grid points, computed when first asked for and then looked up.
+
+    The two scores that work on batches ask for some three million points of grids that have fewer:
+    dSprites has 737 280. Only points that are asked for are encoded.
+
+    Args:
+        encoder: Anything with ``transform(x)``, or a callable (a module is put in evaluation mode
+            for the call), from observations to codes (N, C).
+        world: A world on a grid; see :class:`GridWorld`.
+        seed: Seeds all draws.
+
+    Attributes:
+        encoded: How many points have been encoded.
+
+    Example:
+        >>> import torch
+        >>> class Square:  # or a world of `isolatent.worlds`
+        ...     names, sizes, categorical = ("row", "column"), (4, 4), (False, False)
+        ...     def __len__(self): return 16
+        ...     def factors_at(self, index): return torch.stack([index // 4, index % 4], 1)
+        ...     def observe(self, factors): return factors.float()
+        >>> grid = EncodedGrid(lambda x: 10 * x, Square(), seed=0)
+        >>> grid.codes_at(np.array([5, 5, 14])), grid.encoded
+        (array([[10., 10.],
+               [10., 10.],
+               [30., 20.]]), 2)
+    """
+
+    def __init__(self, encoder: Any, world: GridWorld, seed: int) -> None:
+        from torch import Generator, nn  # here, so that scores of arrays do without torch
+
+        from isolatent.evaluation.disentanglement.inference import has_known_layers
+
+        self._encode = _as_function(encoder)
+        single = [n for n, size in zip(world.names, world.sizes, strict=True) if size < 2]
+        if single:
+            raise ValueError(
+                f"world must have factors of at least 2 values, got {single[0]!r} with one; a "
+                "factor that never changes cannot be scored"
+            )
+        self.world = world
+        # Another encoder may not bear being called from several threads.
+        self._shared = isinstance(encoder, nn.Module) and has_known_layers(encoder)
+        self._generator = Generator().manual_seed(check_integer("seed", seed, at_least=0))
+        self._index = np.empty(0, dtype=np.int64)  # of the encoded points, ascending
+        self._codes: Array | None = None
+
+    @property
+    def encoded(self) -> int:
+        return len(self._index)
+
+    @property
+    def factor_count(self) -> int:
+        """How many factors there are."""
+        return len(self.world.sizes)
+
+    def choose_factors(self, count: int) -> Indices:
+        """Choose a factor at random, ``count`` times."""
+        import torch
+
+        return torch.randint(self.factor_count, (count,), generator=self._generator).numpy()
+
+    def anywhere(self, count: int) -> Indices:
+        """Draw points as the world does."""
+        return self._place(self.world.sample_factors(count, self._generator))
+
+    def pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
+        """Draw pairs of points that are independent but for the value of one factor."""
+        first, second = (self.world.sample_factors(count, self._generator) for _ in range(2))
+        second[:, factor] = first[:, factor]
+        return self._place(first), self._place(second)
+
+    def groups(self, factor: int, count: int, batch: int) -> Indices:
+        """Draw ``count`` batches, (count, batch), each with one value of one factor."""
+        drawn = self.world.sample_factors(count * batch, self._generator)
+        column = drawn[:, factor].view(count, batch)
+        drawn[:, factor] = column[:, :1].expand(count, batch).reshape(-1)
+        return self._place(drawn).reshape(count, batch)
+
+    def factors_at(self, index: Indices) -> Indices:
+        """Return the factors (N, F) of points."""
+        import torch
+
+        return self.world.factors_at(torch.from_numpy(index)).numpy()
+
+    def encode(self, *indices: Indices) -> None:
+        """Encode those of the points that have not been encoded yet."""
+        import torch
+
+        from isolatent.evaluation.disentanglement.inference import in_threads
+
+        missing = np.setdiff1d(self._distinct(indices), self._index, assume_unique=True)
+        if not len(missing):
+            return
+
+        def encode(part: Indices) -> Array:
+            return self._encode(self.world.observe(self.world.factors_at(torch.from_numpy(part))))
+
+        batches = np.array_split(missing, -(-len(missing) // BATCH))
+        codes = np.concatenate(
+            in_threads(encode, batches) if self._shared else [encode(part) for part in batches]
+        )
+        if self._codes is not None:
+            codes = np.concatenate([self._codes, codes])
+        index = np.concatenate([self._index, missing])
+        order = np.argsort(index)
+        self._index, self._codes = index[order], codes[order]
+
+    def _distinct(self, indices: Sequence[Indices]) -> Indices:
+        """Return the points among the indices in ascending order, each once."""
+        if len(self.world) > MARKED:
+            return np.unique(np.concatenate([np.unique(index) for index in indices]))
+        asked = np.zeros(len(self.world), dtype=bool)  # much faster than sorting millions
+        for index in indices:
+            asked[index] = True
+        return np.flatnonzero(asked)
+
+    def codes_at(self, index: Indices) -> Array:
+        """Return the codes of points, with the shape of ``index`` and one axis more."""
+        if self.encoded == len(self.world):  # every point is in its place
+            place = index
+        else:
+            place = np.searchsorted(self._index, index)
+            known = self._index[np.minimum(place, self.encoded - 1)] if self.encoded else None
+            if known is None or not np.array_equal(known, index):
+                self.encode(index)
+                place = np.searchsorted(self._index, index)
+        if self._codes is None:
+            raise ValueError("index must hold at least one point, got none")
+        return self._codes[place]
+
+    def _place(self, factors: Tensor) -> Indices:
+        return np.asarray(self.world.index_of(factors).numpy(), dtype=np.int64)
+
+
+def _as_function(encoder: Any) -> Callable[[Tensor], Array]:
+    """Return a function from a batch of observations to checked codes (N, C)."""
+    from torch import Tensor, nn
+
+    from isolatent.evaluation.disentanglement.inference import prepared
+
+    if isinstance(encoder, nn.Module):
+        encode: Callable[[Tensor], Any] = prepared(encoder)
+    elif hasattr(encoder, "transform"):
+        encode = encoder.transform
+    elif callable(encoder):
+        encode = encoder
+    else:
+        raise TypeError(
+            f"model must have a method transform or be callable, got {type(encoder).__name__}"
+        )
+
+    def checked(x: Tensor) -> Array:
+        codes = encode(x)
+        codes = codes.detach().cpu().double().numpy() if isinstance(codes, Tensor) else codes
+        if len(x) == 1:  # `as_columns` asks for two rows
+            return as_columns("codes", np.repeat(np.asarray(codes), 2, axis=0))[:1]
+        columns = as_columns("codes", codes)
+        if len(columns) != len(x):
+            raise ValueError(f"model must return one code per point ({len(x)}), got {len(columns)}")
+        return columns
+
+    return checked

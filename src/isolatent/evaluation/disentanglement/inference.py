@@ -1,0 +1,88 @@
+"""A module prepared for many calls without gradients, and batches shared among threads."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["has_known_layers", "in_threads", "prepared"]
+
+
+Part = TypeVar("Part")
+Result = TypeVar("Result")
+
+
+def has_known_layers(module: nn.Module) -> bool:
+    """Whether a module is made of torch's and this library's own layers alone."""
+    return all(
+        type(part).__module__.startswith(("torch.nn.", "isolatent.encoders."))
+        for part in module.modules()
+    )
+
+
+def prepared(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Return a function that computes what the module computes in evaluation mode.
+
+    A module of torch's and this library's own layers alone is traced and frozen at the first call:
+    oneDNN then reorders the weights once and applies a ReLU while its convolution is in the
+    registers, which halves the time of a convolutional encoder. Others are called as they are,
+    since a trace would not follow a decision that depends on the data.
+
+    Example:
+        >>> module = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> x = torch.ones(5, 2)
+        >>> torch.allclose(prepared(module)(x), module(x))
+        True
+    """
+    known = has_known_layers(module)
+    frozen: list[Callable[[Tensor], Tensor]] = []
+
+    def call(x: Tensor) -> Tensor:
+        with torch.inference_mode():
+            if frozen:
+                return frozen[0](x)
+            training = module.training
+            module.eval()
+            try:
+                codes: Tensor = module(x)
+                if known:
+                    frozen.append(_frozen(module, x))
+            finally:
+                module.train(training)
+            return codes
+
+    return call
+
+
+def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
+    """Work on the parts in as many threads as torch has, each batch in one of them.
+
+    Threads that share every layer of every batch wait for each other some ten times a batch, and
+    on a machine with other work to do they wait long.
+
+    Example:
+        >>> in_threads(lambda x: x + 1, [1, 2, 3])
+        [2, 3, 4]
+    """
+    threads = torch.get_num_threads()
+    done = [work(part) for part in parts[:1]]  # where a module is traced
+    if threads == 1:
+        return done + [work(part) for part in parts[1:]]
+    torch.set_num_threads(1)  # of each thread that is started from now on
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return done + list(pool.map(work, parts[1:]))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _frozen(module: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
+    with warnings.catch_warnings():
+        # That tracing is on its way out, and that checks of shapes are not traced.
+        warnings.simplefilter("ignore")
+        return torch.jit.optimize_for_inference(torch.jit.trace(module, x))

@@ -1,0 +1,163 @@
+"""Cells whose worlds are images with known factors."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Any, Self
+
+from pydantic import Field, field_validator, model_validator
+from torch import nn
+
+from isolatent.baselines import AdaGVAE, AdaMLVAE, BetaVAE, SlowVAE
+from isolatent.contrast import AlignUniform
+from isolatent.experiments.cells import check_recipe
+from isolatent.experiments.settings import Setting, Spec, one_of
+from isolatent.pairs import (
+    FactorPairs,
+    LaplaceTransitions,
+    RecordedTransitions,
+    UniformFactorChange,
+    natural_transitions,
+    read_transitions,
+)
+from isolatent.training import ContrastiveICA, Recipe
+from isolatent.worlds import FactorWorld, Sprites, load_dsprites
+
+__all__ = ["IMAGE_METRICS", "METHODS", "ImageCell", "ImageModelSpec", "ImageWorldSpec"]
+
+IMAGES = ("sprites", "dsprites")
+PAIRS = ("uni", "lap", "nat")
+CONTRASTIVE = ("alignuniform", "infonce")
+VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
+METHODS = (*CONTRASTIVE, *VAES)
+VAE_SETTINGS = ("steps", "batch", "learning_rate")
+IMAGE_METRICS = (
+    *("beta_vae", "factor_vae", "mig", "disentanglement", "completeness", "informativeness"),
+    *("modularity", "explicitness", "sap", "mcc"),
+)
+
+
+class ImageWorldSpec(Spec):
+    """Where images and their pairs come from.
+
+    Attributes:
+        images: ``"sprites"``, rendered here, or ``"dsprites"``, the original file, which must be in
+            the directory that ``ISOLATENT_DATA`` names.
+        pairs: ``"uni"``, ``"lap"`` or ``"nat"``: see :mod:`isolatent.pairs`.
+        rate: For ``"lap"``: the rate of the transitions.
+        transitions: For ``"nat"``: a CSV file of recorded ones. Without it a made-up table stands
+            in, of which results say so.
+        continuous: For ``"nat"``: whether position and scale take values between those of the grid.
+    """
+
+    images: Annotated[str, one_of(IMAGES)]
+    pairs: Annotated[str, one_of(PAIRS)]
+    rate: float = Field(default=1.0, gt=0)
+    transitions: str | None = None
+    continuous: bool = False
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.pairs != "nat" and (self.continuous or self.transitions is not None):
+            raise ValueError(f"continuous and transitions go with pairs 'nat', got {self.pairs!r}")
+        return self
+
+    def build(self) -> FactorPairs:
+        """The pairs; their ``world`` is the world."""
+        world: FactorWorld = Sprites() if self.images == "sprites" else load_dsprites()
+        if self.pairs == "uni":
+            return FactorPairs(world, UniformFactorChange())
+        if self.pairs == "lap":
+            return FactorPairs(world, LaplaceTransitions(self.rate))
+        return FactorPairs(world, self._recorded(), continuous=self.continuous)
+
+    def _recorded(self) -> RecordedTransitions:
+        if self.transitions is None:
+            return natural_transitions()
+        return read_transitions(os.path.expanduser(self.transitions))
+
+
+class ImageModelSpec(Spec):
+    """What is trained on images.
+
+    Attributes:
+        method: ``"alignuniform"`` (L_AU) or ``"infonce"`` for a contrastive encoder, or one of the
+            VAEs.
+        n_components: Codes.
+        p: Of the contrastive losses: the power of their norm.
+        alpha: Of L_AU: the share of uniformity.
+        beta: Of the VAEs.
+    """
+
+    method: Annotated[str, one_of(METHODS)]
+    n_components: int = Field(default=10, ge=2)
+    p: float = Field(default=1.0, ge=1)
+    alpha: float | None = Field(default=None, gt=0, lt=1)
+    beta: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _settings_of_the_method(self) -> Self:
+        if (self.alpha is not None) != (self.method == "alignuniform"):
+            raise ValueError(f"alpha goes with method 'alignuniform', got {self.method!r}")
+        if self.beta is not None and self.method not in VAES:
+            raise ValueError(f"beta goes with the methods {', '.join(VAES)}, got {self.method!r}")
+        return self
+
+    @property
+    def contrastive(self) -> bool:
+        """Whether it is an encoder alone, without a decoder."""
+        return self.method in CONTRASTIVE
+
+    def build(self, recipe: dict[str, Any], seed: int) -> Any:
+        """The estimator, not yet trained."""
+        if not self.contrastive:
+            options: dict[str, Any] = {} if self.beta is None else {"beta": self.beta}
+            return VAES[self.method](self.n_components, random_state=seed, **options, **recipe)
+        conditional, p = {1.0: ("laplace", None), 2.0: ("normal", None)}.get(
+            self.p, ("gennorm", self.p)
+        )
+        loss: str | nn.Module = "infonce"
+        if self.alpha is not None:
+            loss = AlignUniform(alpha=self.alpha, p=self.p, own=True)
+        return ContrastiveICA(
+            self.n_components,
+            space="euclidean",
+            conditional=conditional,
+            p=p,
+            loss=loss,
+            encoder="conv",
+            recipe=Recipe(**recipe),
+            random_state=seed,
+            accelerator="cpu",
+        )
+
+
+class ImageCell(Setting):
+    """A world of images and a model of it; with a seed it is a run.
+
+    Attributes:
+        world: Where images and their pairs come from.
+        model: What is trained on them.
+        recipe: Settings of :class:`isolatent.Recipe` for contrastive encoders, or ``steps``,
+            ``batch`` and ``learning_rate`` of a VAE.
+    """
+
+    world: ImageWorldSpec
+    model: ImageModelSpec
+    approaches: list[Annotated[str, one_of(("unsupervised",))]] = Field(default=["unsupervised"])
+    metrics: list[Annotated[str, one_of(IMAGE_METRICS)]] = Field(default=["mcc"], min_length=1)
+
+    @field_validator("recipe")
+    @classmethod
+    def _known_settings(cls, recipe: dict[str, int | float]) -> dict[str, int | float]:
+        return check_recipe(recipe)
+
+    @model_validator(mode="after")
+    def _settings_of_vaes(self) -> Self:
+        unknown = set(self.recipe) - set(VAE_SETTINGS)
+        if unknown and not self.model.contrastive:
+            raise ValueError(
+                f"recipe of {self.model.method!r} must have some of {', '.join(VAE_SETTINGS)}, "
+                f"got {sorted(unknown)}"
+            )
+        return self

@@ -1,0 +1,165 @@
+"""What every cell of an experiment has: a name, metrics, and what was published for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+__all__ = [
+    "Published",
+    "Setting",
+    "Spec",
+    "check_one_of",
+    "hash_of",
+    "one_of",
+    "plain",
+    "what_matters",
+]
+
+# Fields of a cell on which its result does not depend: every run records all scores there are.
+BESIDE = {"name", "metrics", "published", "matches", "limits", "note"}
+FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
+
+
+def _published(written: Any) -> Any:
+    """``99.42`` or ``[99.42, 0.05]`` in full."""
+    if isinstance(written, list):
+        if len(written) != 2:
+            raise ValueError(f"must be a value, or a value and its spread, got {written!r}")
+        return {"value": float(written[0]), "spread": float(written[1])}
+    if isinstance(written, int | float) and not isinstance(written, bool):
+        return {"value": float(written)}
+    return written
+
+
+def _by_metric(written: Any, metrics: Any) -> Any:
+    """Published values by metric; a value that stands alone is that of the only metric."""
+    if isinstance(written, dict) and "value" not in written:
+        return written
+    if not isinstance(metrics, list) or len(metrics) != 1:
+        raise ValueError(f"published must name the metric of {written!r}: one of {metrics}")
+    return {metrics[0]: written}
+
+
+def one_of(allowed: tuple[str, ...]) -> BeforeValidator:
+    """A validator of names, whose error says which are allowed."""
+    return BeforeValidator(lambda value: check_one_of(value, allowed))
+
+
+def check_one_of(value: Any, allowed: tuple[str, ...]) -> Any:
+    """The value, if it is one of the allowed ones."""
+    if value not in allowed:
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"must be one of {names}, got {value!r}")
+    return value
+
+
+class Spec(BaseModel):
+    """Strict: no key that is not known, no value of another type."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class Published(Spec):
+    """A published score, in per cent.
+
+    Attributes:
+        value: The mean.
+        spread: The standard deviation over seeds, if it was printed.
+    """
+
+    value: float
+    spread: float | None = Field(default=None, ge=0)
+
+
+class Setting(Spec):
+    """What every cell has.
+
+    Attributes:
+        name: A short name, also of files.
+        recipe: Settings of training that differ from the default ones.
+        approaches: What is scored.
+        metrics: The scores that the table shows, the one that matters most first; a single one may
+            be written without brackets.
+        published: For some approaches the published scores by metric, in per cent; of a single
+            metric its name may be left out.
+        matches: Whether the model's assumptions hold in the world, if the paper says.
+        limits: The metrics of which the claim is that they *fail* here, or true for all.
+        note: A remark for the reader of the table.
+    """
+
+    name: str = Field(pattern=rf"^{FILE_NAME}$")
+    recipe: dict[str, int | float] = {}
+    approaches: list[str] = Field(min_length=1)
+    metrics: list[str] = Field(min_length=1)
+    published: dict[
+        Literal["identity", "supervised", "unsupervised"],
+        dict[str, Annotated[Published, BeforeValidator(_published)]],
+    ] = {}
+    matches: bool | None = None
+    limits: list[str] = []
+    note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_full(cls, written: Any) -> Any:
+        """Write out what may be shortened: one metric, its published values, limits of all."""
+        if not isinstance(written, dict):
+            return written
+        full = dict(written)
+        metrics = full.get("metrics", cls.model_fields["metrics"].default)
+        full["metrics"] = metrics = [metrics] if isinstance(metrics, str) else metrics
+        if isinstance(full.get("published"), dict):
+            full["published"] = {
+                approach: _by_metric(values, metrics)
+                for approach, values in full["published"].items()
+            }
+        if isinstance(limits := full.get("limits"), bool):
+            full["limits"] = list(metrics) if limits else []
+        return full
+
+    @field_validator("approaches")
+    @classmethod
+    def _in_order(cls, approaches: list[str]) -> list[str]:
+        """Each once, and in one order, so that tables and hashes do not depend on the file's."""
+        return sorted(set(approaches))  # identity, supervised, unsupervised
+
+    @field_validator("metrics")
+    @classmethod
+    def _each_once(cls, metrics: list[str]) -> list[str]:
+        if len(set(metrics)) < len(metrics):
+            raise ValueError(f"metrics must differ, got {metrics}")
+        return metrics
+
+    @model_validator(mode="after")
+    def _names_what_it_has(self) -> Self:
+        if missing := set(self.published) - set(self.approaches):
+            raise ValueError(f"published holds {sorted(missing)}, which approaches does not")
+        for key, named in (
+            *((f"published.{approach}", values) for approach, values in self.published.items()),
+            ("limits", self.limits),
+        ):
+            if unknown := [name for name in named if name not in self.metrics]:
+                allowed = ", ".join(map(repr, self.metrics))
+                raise ValueError(f"{key} must name metrics of the cell: {allowed}, got {unknown}")
+        return self
+
+
+def plain(spec: BaseModel) -> dict[str, Any]:
+    """A spec as data for JSON and TOML: what is None is left out."""
+    return spec.model_dump(mode="json", exclude_none=True)
+
+
+def what_matters(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a cell, as plain data, on which its result depends."""
+    return {key: value for key, value in cell.items() if key not in BESIDE}
+
+
+def hash_of(data: Mapping[str, Any]) -> str:
+    """SHA-256 of plain data; the order of keys does not matter."""
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,90 @@
+"""Pairs of observations from a world with a grid of factors."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from torch import Generator, Tensor
+
+from isolatent.pairs.recorded import RecordedTransitions
+from isolatent.pairs.transitions import Transitions
+from isolatent.worlds import FactorWorld
+
+__all__ = ["FactorPairs", "KnownPairs"]
+
+
+@runtime_checkable
+class _Continuous(Protocol):
+    def observe_values(self, values: Tensor) -> Tensor: ...
+
+
+class KnownPairs(NamedTuple):
+    """Observations of pairs, and the factors behind them (values, where they are continuous)."""
+
+    x: Tensor
+    x_pos: Tensor
+    y: Tensor
+    y_pos: Tensor
+
+
+class FactorPairs:
+    """Endless fresh pairs from a world with a grid of factors: a pair source.
+
+    Args:
+        world: The world to observe.
+        transitions: How factors change between the two observations of a pair.
+        continuous: Whether factors take values between those of the grid. The transitions must be
+            :class:`RecordedTransitions`, and the world must have ``observe_values``, as
+            :class:`Sprites` has.
+
+    Example:
+        >>> import torch, isolatent as iso
+        >>> pairs = FactorPairs(iso.Sprites(), iso.LaplaceTransitions())
+        >>> x, x_pos = pairs.sample(8, torch.Generator().manual_seed(0))
+        >>> x.shape, bool((x != x_pos).flatten(1).any(1).all())
+        (torch.Size([8, 1, 64, 64]), True)
+    """
+
+    def __init__(
+        self, world: FactorWorld, transitions: Transitions, *, continuous: bool = False
+    ) -> None:
+        if not isinstance(world, FactorWorld):
+            raise TypeError(f"world must be a FactorWorld, got {world!r}")
+        if not isinstance(transitions, Transitions):
+            raise TypeError(
+                f"transitions must have check and sample_factors, as UniformFactorChange() has, "
+                f"got {transitions!r}"
+            )
+        if not continuous:
+            transitions.check(world)
+        elif not isinstance(transitions, RecordedTransitions):
+            raise TypeError(
+                f"transitions must be RecordedTransitions where continuous=True, got "
+                f"{transitions!r}"
+            )
+        elif not isinstance(world, _Continuous):
+            raise TypeError(f"world must have observe_values where continuous=True, got {world!r}")
+        else:
+            transitions.check_names(world)
+        self.world, self.transitions, self.continuous = world, transitions, bool(continuous)
+
+    def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        """Draw ``batch`` pairs of observations."""
+        known = self.sample_known(batch, generator)
+        return known.x, known.x_pos
+
+    def sample_known(self, batch: int, generator: Generator) -> KnownPairs:
+        """Draw ``batch`` pairs of observations with their factors: what ``sample`` draws, too."""
+        if self.continuous:
+            assert isinstance(self.transitions, RecordedTransitions)
+            assert isinstance(self.world, _Continuous)
+            y, y_pos = self.transitions.sample_values(self.world, batch, generator)
+            return KnownPairs(
+                self.world.observe_values(y), self.world.observe_values(y_pos), y, y_pos
+            )
+        y, y_pos = self.transitions.sample_factors(self.world, batch, generator)
+        return KnownPairs(self.world.observe(y), self.world.observe(y_pos), y, y_pos)
+
+    def __repr__(self) -> str:
+        more = ", continuous=True" if self.continuous else ""
+        return f"FactorPairs({self.world!r}, {self.transitions!r}{more})"

@@ -1,0 +1,129 @@
+"""Reading what estimators are given: arrays, recordings, pairs, worlds and pair sources."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+from torch import Tensor, nn
+
+from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
+from isolatent.training.assembly import dtype_of
+from isolatent.worlds import World
+
+__all__ = ["TakesObservations", "is_source"]
+
+PART = 8192  # observations that are mapped at a time
+
+
+class TakesObservations:
+    """What every estimator here does with its arguments X and X_pos.
+
+    Attributes:
+        n_features_in_: Number of observed dimensions.
+    """
+
+    n_components: int
+    n_features_in_: int
+    lag: int | Sequence[int]
+    _shape: tuple[int, ...]  # of one observation
+
+    @property
+    def _n_features_out(self) -> int:  # for get_feature_names_out
+        return int(self.n_components)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
+        """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        images = isinstance(X, np.ndarray) and X.ndim > 2
+        if isinstance(X, np.memmap) or images:  # validate_data would read all of it
+            shape = X.shape[1:] if reset else self._shape
+            if X.ndim < 2 or X.shape[1:] != shape:
+                raise ValueError(f"X must have shape (N, {_sizes(shape)}), got {X.shape}")
+            if X.dtype.kind not in "fiub":
+                raise TypeError(f"X must hold real numbers, got dtype {X.dtype}")
+            if reset:
+                self._set_shape(X.shape[1:])
+            return X
+        array: np.ndarray[Any, Any] = validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2 if reset else 1,
+        )
+        if reset:
+            self._shape = array.shape[1:]
+        return array
+
+    def _as_source(self, X: Any, X_pos: Any, groups: Any, reset: bool) -> PairSource:
+        if is_source(X):
+            if X_pos is not None:
+                raise ValueError("X_pos must be None when X is a world or a pair source")
+            if groups is not None:
+                raise ValueError("groups must be None when X is a world or a pair source")
+            return WorldPairs(X) if isinstance(X, World) else X
+        if X_pos is None:
+            return SeriesPairs(self._as_array(X, reset), lag=self.lag, groups=groups)
+        if groups is not None:
+            raise ValueError("groups must be None when X_pos is given: they are for recordings")
+        if np.shape(X) != np.shape(X_pos):
+            raise ValueError(
+                f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
+            )
+        x = self._as_array(X, reset)
+        return ArrayPairs(x, self._as_array(X_pos, False))
+
+    def _set_shape(self, shape: tuple[int, ...]) -> None:
+        self._shape = shape
+        self.n_features_in_ = math.prod(shape)
+
+    def _map(
+        self,
+        array: np.ndarray[Any, Any],
+        function: Callable[[Tensor], Tensor],
+        module: nn.Module,
+        name: str = "X",
+    ) -> np.ndarray[Any, Any]:
+        """What a function makes of the rows of an array, in parts and in the array's precision.
+
+        The parts come in the dtype and on the device of ``module``.
+        """
+        dtype, device = dtype_of(module), next(module.parameters()).device
+        mapped: list[np.ndarray[Any, Any]] = []
+        for start in range(0, len(array), PART):
+            part = np.array(array[start : start + PART])
+            finite = np.isfinite(part).reshape(len(part), -1).all(1)
+            if not finite.all():
+                row = start + int(np.flatnonzero(~finite)[0])
+                raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+            x = torch.from_numpy(part.astype(_float_like(part), copy=False)).to(device, dtype)
+            with torch.no_grad():
+                mapped.append(function(x).cpu().numpy().astype(_float_like(array), copy=False))
+            release_pages(array)
+        return np.concatenate(mapped)
+
+
+def is_source(X: Any) -> bool:
+    """Whether X gives pairs by itself; a data frame has a method ``sample``, too."""
+    return isinstance(X, World | PairSource) and not hasattr(X, "__array__")
+
+
+def _float_like(array: np.ndarray[Any, Any]) -> type:
+    return np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return ", ".join(map(str, shape))

@@ -1,0 +1,154 @@
+"""The VAE family trains, repeats itself, and has the interface of ContrastiveICA."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import isolatent as iso
+from isolatent.baselines.autoencoders import ImageAutoencoder
+from isolatent.baselines.elbo import kl_to_standard_normal, mean_posterior, share, slow_divergence
+
+FAMILY = [iso.BetaVAE, iso.SlowVAE, iso.AdaGVAE, iso.AdaMLVAE]
+WORLD = iso.World(iso.Box(2), iso.Uniform(), iso.Laplace(0.05), iso.Linear(n_observed=4), seed=0)
+X, X_POS = (part.numpy() for part in WORLD.sample_pairs(200, torch.Generator().manual_seed(0)))
+
+
+def images(count, seed=0):
+    """A white square of 16 pixels somewhere on black."""
+    out = np.zeros((count, 1, 64, 64), np.float32)
+    corners = np.random.default_rng(seed).integers(0, 48, (count, 2))
+    for image, (row, column) in zip(out, corners, strict=True):
+        image[0, row : row + 16, column : column + 16] = 1
+    return out
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_the_reconstruction_improves(kind):
+    model = kind(2, steps=100, learning_rate=5e-3, random_state=0)
+    few = clone(model).set_params(steps=1).fit(WORLD)
+    model.fit(WORLD)
+    before, after = ((m.reconstruct(X) - X).var(0).sum() / X.var(0).sum() for m in (few, model))
+    assert after < 0.2 < 0.8 < before
+    assert model.transform(X).shape == (200, 2)
+    assert [step.number for step in model.history_] == list(range(1, 101))
+
+
+def test_images_are_learned_and_decoded():
+    x = images(64)
+    steps = []
+    model = iso.BetaVAE(4, steps=20, batch=4, learning_rate=1e-3, random_state=0)
+    model.fit(x, on_step=steps.append)
+    assert steps[-1].loss < 0.5 * steps[0].loss
+    decoded = model.decode(model.transform(x[:3]))
+    assert decoded.shape == (3, 1, 64, 64)
+    assert 0 <= decoded.min() <= decoded.max() <= 1
+    assert np.array_equal(decoded, model.reconstruct(x[:3]))
+    assert model.n_features_in_ == 4096
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_losses_are_those_of_the_formulas(kind):
+    """On images and with the same noise: reconstruction of both frames and its divergence."""
+    torch.manual_seed(0)
+    network, noise = ImageAutoencoder(3), torch.randn(4, 3)
+    x = torch.from_numpy(images(4))
+    q = network.posterior(x)
+    first, second = q.halves()
+    if kind is iso.SlowVAE:
+        error = network.error(q.sample(noise), x)
+        pairs = slow_divergence(first, second, 0.5, 10.0, 6.0)
+        oracle = sum(error[i] + error[i + 2] + pairs[i] for i in range(2)) / 2
+    else:
+        if kind is iso.AdaGVAE:
+            q = share(first, second, mean_posterior)
+        elif kind is iso.AdaMLVAE:
+            q = share(first, second, iso.baselines.elbo.product_posterior)
+        error = network.error(q.sample(noise), x)
+        oracle = sum(error[i] + 0.5 * kl_to_standard_normal(q)[i] for i in range(4)) / 4
+    assert torch.allclose(kind(3, beta=0.5)._loss(network, x, noise), oracle)
+
+
+@pytest.mark.parametrize("data", [X, images(8)], ids=["vectors", "images"])
+def test_one_seed_one_model_also_after_loading(data, tmp_path):
+    model = iso.SlowVAE(2, steps=2, batch=2, random_state=3)
+    codes = model.fit(data).transform(data)
+    assert np.array_equal(clone(model).fit(data).transform(data), codes)
+    assert not np.array_equal(
+        clone(model).set_params(random_state=4).fit(data).transform(data), codes
+    )
+    model.save(tmp_path)
+    loaded = iso.SlowVAE.load(tmp_path)
+    assert np.array_equal(loaded.transform(data), codes)
+    assert np.array_equal(loaded.reconstruct(data), model.reconstruct(data))
+    assert loaded.get_params() == model.get_params()
+    assert loaded.history_ == model.history_
+    with pytest.raises(FileExistsError, match="holds a model"):
+        model.save(tmp_path)
+    with pytest.raises(ValueError, match=r"must hold a BetaVAE, but .* has a SlowVAE"):
+        iso.BetaVAE.load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_arrays_recordings_worlds_and_sources_are_taken(kind):
+    model = kind(2, steps=2, batch=4, random_state=0)
+    for data in ((X, X_POS), (X,), (WORLD,), (iso.ArrayPairs(X, X_POS),)):
+        assert model.fit(*data).transform(X).shape == (200, 2)
+        assert model.n_features_in_ == 4
+    assert model.transform(X.astype(np.float64)).dtype == np.float64
+    assert clone(model).get_params() == model.get_params()
+    assert model.get_feature_names_out().tolist() == [f"{kind.__name__.lower()}{i}" for i in (0, 1)]
+    with pytest.raises(NotFittedError):
+        clone(model).transform(X)
+
+
+def test_a_constant_column_does_no_harm():
+    x = np.concatenate([X, np.ones((200, 1), np.float32)], axis=1)
+    model = iso.BetaVAE(2, steps=5, random_state=0).fit(x)
+    assert np.isfinite(model.reconstruct(x)).all()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "fit", "message"),
+    [
+        (iso.BetaVAE, {"n_components": 0}, (X,), "n_components must be an integer >= 1"),
+        (iso.AdaGVAE, {"n_components": 1}, (X,), "n_components must be an integer >= 2"),
+        (iso.BetaVAE, {"beta": -1.0}, (X,), "beta must be a finite number >= 0"),
+        (iso.SlowVAE, {"rate": 0.0}, (X,), "rate must be a finite number > 0"),
+        (iso.SlowVAE, {"gamma": "much"}, (X,), "gamma must be a finite number >= 0"),
+        (iso.SlowVAE, {"steps": 0}, (X,), "steps must be an integer >= 1"),
+        (iso.SlowVAE, {}, (X, X[:-1]), "X and X_pos must have the same shape"),
+        (iso.SlowVAE, {}, (WORLD, X), "X_pos must be None"),
+        (iso.SlowVAE, {"lag": (200, 300)}, (X,), "lag must be shorter"),
+        (iso.BetaVAE, {}, (255 * images(4),), r"X must hold pixels in \[0, 1\]"),
+        (iso.BetaVAE, {}, (images(4)[..., :32],), r"or \(N, channels, 64, 64\), got"),
+    ],
+)
+def test_wrong_arguments(kind, arguments, fit, message):
+    model = kind(**({"n_components": 2, "steps": 1} | arguments))
+    with pytest.raises((ValueError, TypeError), match=message):
+        model.fit(*fit)
+
+
+def test_wrong_codes_and_groups():
+    model = iso.BetaVAE(2, steps=1, random_state=0).fit(X)
+    with pytest.raises(ValueError, match=r"Z must have shape \(N, 2\), got \(1, 3\)"):
+        model.decode(np.zeros((1, 3)))
+    with pytest.raises(ValueError, match="Z must be finite, but row 1"):
+        model.decode([[0.0, 1.0], [np.nan, 0.0]])
+    with pytest.raises(ValueError, match="BetaVAE takes no recordings"):
+        model.fit(X, groups=np.zeros(200))
+
+
+def test_the_example_of_the_document_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = (Path(__file__).parents[2] / "docs/baselines.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names = {}
+    exec(code, names)
+    assert min(names["scores"].values()) > 0.95
+    assert names["traversal"].shape == (5, 4)

@@ -1,0 +1,121 @@
+"""Cells on images: what may be written, what is trained, and what a run records."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from isolatent.baselines import AdaGVAE, SlowVAE
+from isolatent.experiments import Experiment, ImageCell, Run, execute, images
+from isolatent.experiments.image_cells import ImageModelSpec, ImageWorldSpec
+from isolatent.experiments.images import CoarseWorld
+from isolatent.experiments.settings import plain
+from isolatent.pairs import FactorPairs, LaplaceTransitions
+from isolatent.worlds import FactorArray, Sprites
+
+CELL = {
+    "name": "a",
+    "world": {"images": "sprites", "pairs": "lap"},
+    "model": {"method": "alignuniform", "alpha": 0.9, "n_components": 2},
+    "recipe": {"steps": 2, "batch": 8},
+    "metrics": ["factor_vae", "mcc"],
+}
+
+
+@pytest.fixture(scope="module")
+def small():
+    """Twelve images with three factors: height, width and place of a block."""
+    images = np.zeros((2, 3, 2, 64, 64), np.uint8)
+    for tall, wide, place in np.ndindex(2, 3, 2):
+        left = 4 + 30 * place
+        images[tall, wide, place, 10 : 20 + 20 * tall, left : left + 6 + 8 * wide] = 255
+    return FactorArray(images.reshape(12, 64, 64), (2, 3, 2), names=("tall", "wide", "place"))
+
+
+def run_of(cell):
+    return Run(experiment="own", cell=cell, seed=0, source="own")
+
+
+def test_a_cell_survives_json_inside_an_experiment():
+    experiment = Experiment.model_validate({"name": "own", "title": "", "cells": [CELL]})
+    (cell,) = Experiment.model_validate(json.loads(json.dumps(plain(experiment)))).cells
+    assert isinstance(cell, ImageCell)
+    assert cell == experiment.cells[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"world": {"images": "faces", "pairs": "lap"}}, "must be one of 'sprites', 'dsprites'"),
+        ({"world": {"images": "sprites", "pairs": "all"}}, "must be one of 'uni', 'lap', 'nat'"),
+        (
+            {"world": {"images": "sprites", "pairs": "lap", "rate": 0.0}},
+            "greater than 0",
+        ),
+        (
+            {"world": {"images": "sprites", "pairs": "lap", "continuous": True}},
+            "go with pairs 'nat', got 'lap'",
+        ),
+        ({"model": {"method": "alignuniform"}}, "alpha goes with method 'alignuniform'"),
+        ({"model": {"method": "infonce", "alpha": 0.5}}, "alpha goes with"),
+        ({"model": {"method": "infonce", "beta": 2.0}}, "beta goes with the methods beta_vae"),
+        ({"model": {"method": "vae"}}, "must be one of 'alignuniform', 'infonce', 'beta_vae'"),
+        ({"metrics": ["r2"]}, "must be one of 'beta_vae', 'factor_vae'"),
+        (
+            {"model": {"method": "slow_vae"}, "recipe": {"patience": 3}},
+            "must have some of steps, batch, learning_rate, got .'patience'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(change, told):
+    with pytest.raises(ValidationError, match=told):
+        ImageCell.model_validate(CELL | change)
+
+
+def test_models_are_built_as_told():
+    slow = ImageModelSpec(method="slow_vae", n_components=4).build({"steps": 7}, seed=3)
+    assert isinstance(slow, SlowVAE)
+    assert (slow.n_components, slow.steps, slow.random_state) == (4, 7, 3)
+    ada = ImageModelSpec(method="ada_gvae", beta=2.0).build({}, seed=0)
+    assert isinstance(ada, AdaGVAE)
+    assert ada.beta == 2.0
+    contrastive = ImageModelSpec(method="alignuniform", alpha=0.99, p=2.0).build({}, seed=0)
+    assert (contrastive.loss.alpha, contrastive.loss.own) == (0.99, True)
+    assert (contrastive.conditional, contrastive.encoder) == ("normal", "conv")
+
+
+def test_a_coarse_world_shows_every_second_value_of_what_has_many():
+    coarse = CoarseWorld(Sprites())
+    assert coarse.sizes == (3, 6, 20, 16, 16)
+    factors = coarse.sample_factors(50, torch.Generator().manual_seed(0))
+    full = factors * torch.tensor([1, 1, 2, 2, 2])
+    assert torch.equal(coarse.observe(factors), Sprites().observe(full))
+    assert torch.equal(coarse.values_of(factors), Sprites().values_of(full))
+
+
+@pytest.mark.parametrize("method", ["alignuniform", "beta_vae"])
+def test_a_run_records_scores_and_pictures(small, monkeypatch, method):
+    pairs = FactorPairs(small, LaplaceTransitions())
+    monkeypatch.setattr(ImageWorldSpec, "build", lambda self: pairs)
+    for name, value in {"FITTED": 200, "HELD_OUT": 100, "TEST_POINTS": 200}.items():
+        monkeypatch.setattr(images, name, value)
+    monkeypatch.setattr("isolatent.experiments.strips.POOL", 200)
+    model = CELL["model"] if method == "alignuniform" else {"method": method, "n_components": 2}
+    record = execute(run_of(ImageCell.model_validate(CELL | {"model": model})))
+    assert record["status"] == "done", record["error"]
+    assert json.loads(json.dumps(record)) == record
+    scores = record["scores"]["unsupervised"]
+    for name, (low, high) in record["intervals"].items():
+        assert 0 <= low <= high <= 1, name
+        assert 0 <= scores[name] <= 1
+    assert record["measures"]["steps"] == 2
+    assert np.shape(record["correlation"]) == (3, 2)
+    assert record["factors"] == ["tall", "wide", "place"]
+    strips = record["strips"]
+    assert strips["kind"] == ("nearest" if method == "alignuniform" else "decoded")
+    assert len(strips["rows"]) == 2
+    assert all(base64.b64decode(row).startswith(b"\x89PNG") for row in strips["rows"])
+    assert ("guarantee" in record) == (method == "alignuniform")
