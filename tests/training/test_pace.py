@@ -51,6 +51,15 @@ def test_a_loss_that_rises_in_the_cool_down_ends_the_run():
     assert pace.best == 0.0
 
 
+def test_a_lucky_best_before_the_cool_down_does_not_end_it():
+    """While the rate is high, noise hides what the cool-down gives at its end."""
+    lucky = {7400: -6.0}
+    pace, end = follow(
+        lambda step: lucky.get(step, 5 - math.log(step)) - (step > 8000) * step / 1e3
+    )
+    assert (pace.cooling_from, end) == (7500, 10_000)
+
+
 def test_a_state_can_be_restored():
     pace, _ = follow(lambda step: 5 * math.exp(-step / 300))
     other = Pace(pace.recipe)

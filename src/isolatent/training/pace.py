@@ -12,7 +12,7 @@ __all__ = ["Pace"]
 
 QUARTER = 0.25  # of a run, which must be better than the one before for it to go on
 FEWEST = 8  # measurements before a plateau is believed
-PATIENCE = 4  # measurements in a row without a better one that end a cool-down early
+PATIENCE = 4  # measurements, and a quarter of a cool-down, without a better one end it early
 
 
 class Pace:
@@ -57,8 +57,11 @@ class Pace:
         """Take in a held-out loss; start the cool-down, or end the run, if it says so."""
         self._measured.append((step, loss))
         if step > self.cooling_from:
-            tail = [loss for _, loss in self._measured][-PATIENCE:]
-            if len(tail) == PATIENCE and min(tail) > self.best:
+            # While the rate is still high the best may be a lucky one from before.
+            since = max(self.cooling_from, min(self._measured, key=lambda known: known[1])[0])
+            worse = sum(known > since for known, _ in self._measured)
+            length = QUARTER * (self.total - self.cooling_from)
+            if worse >= PATIENCE and step - since >= length:
                 self.total = step
         elif self._on_plateau(step):
             self.cooling_from = step
