@@ -1,6 +1,7 @@
 """An encoder that is told the truth inverts what it can invert."""
 
 import pytest
+import torch
 from sklearn.base import clone
 
 from isolatent.baselines import SupervisedEncoder
@@ -40,3 +41,12 @@ def test_factors_must_be_given():
         SupervisedEncoder(2).fit([[0.0, 1.0]])
     with pytest.raises(ValueError, match="as many rows"):
         SupervisedEncoder(2).fit([[0.0, 1.0]], [[0.0], [1.0]])
+
+
+def test_the_error_is_that_of_rows_it_was_not_trained_on(generator):
+    """Factors that have nothing to do with the observations can only be learned by heart."""
+    x, z = torch.randn(2, 300, 3, generator=generator)
+    model = SupervisedEncoder(3, **SHORT).fit(x, z)
+    assert model.error_ > 0.6  # their variance is 1
+    with pytest.raises(ValueError, match="at least 2 rows"):
+        SupervisedEncoder(3).fit(x[:1], z[:1])

@@ -59,6 +59,19 @@ def test_a_cell_survives_json_inside_an_experiment():
             {"world": {"images": "sprites", "pairs": "lap", "continuous": True}},
             "go with pairs 'nat', got 'lap'",
         ),
+        (
+            {"world": {"images": "sprites", "pairs": "uni", "rate": 1.0}},
+            "rate goes with pairs 'lap'",
+        ),
+        (
+            {"world": {"images": "dsprites", "pairs": "nat", "continuous": True}},
+            "continuous goes with images 'sprites'",
+        ),
+        (
+            {"world": {"images": "sprites", "pairs": "nat", "continuous": True}},
+            "metrics of continuous factors must be 'mcc'",
+        ),
+        ({"model": {"method": "slow_vae", "p": 2.0}}, "p goes with alignuniform and infonce"),
         ({"model": {"method": "alignuniform"}}, "alpha goes with method 'alignuniform'"),
         ({"model": {"method": "infonce", "alpha": 0.5}}, "alpha goes with"),
         ({"model": {"method": "infonce", "beta": 2.0}}, "beta goes with the methods beta_vae"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any, Self
@@ -86,10 +87,9 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
             steps=self.steps, batch=self.batch, learning_rate=self.learning_rate, tolerance=0.0
         )
         generator = Generator().manual_seed(seed)
-        draw = self._points(X, Z)
+        draw, (held_x, held_z) = self._points(X, Z, generator)
         x, z = draw(WHITENING, generator)
         rescale = _rescaling(self.space, z)
-        held_x, held_z = draw(HELD_OUT, generator)
         encoder = self._build(x, seed)
         averaged = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(MEMORY))
         averaged.eval()
@@ -124,8 +124,10 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
             codes = self.encoder_(check_tensor("X", X).float())
         return np.asarray(codes.numpy())
 
-    def _points(self, X: Any, Z: Any) -> Any:
-        """A function that draws observations and their factors."""
+    def _points(
+        self, X: Any, Z: Any, generator: Generator
+    ) -> tuple[Callable[[int, Generator], tuple[Tensor, Tensor]], tuple[Tensor, Tensor]]:
+        """A function that draws observations and their factors, and some that it never draws."""
         if isinstance(X, World):
             world = X
 
@@ -133,18 +135,23 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
                 z = world.sample_anchors(count, generator)
                 return world.mixing(z).float(), z.float()
 
-            return fresh
+            return fresh, fresh(HELD_OUT, generator)
         if Z is None:
             raise ValueError("Z must hold the true factors of X, got None")
         x, z = check_tensor("X", X).float(), check_tensor("Z", Z).float()
         if len(x) != len(z):
             raise ValueError(f"X and Z must have as many rows, got {len(x)} and {len(z)}")
+        if len(x) < 2:
+            raise ValueError(f"X must have at least 2 rows, one of them to hold out, got {len(x)}")
+        held = min(HELD_OUT, max(1, len(x) // 10))
+        order = torch.randperm(len(x), generator=generator)
+        aside, kept = order[:held], order[held:]
 
         def stored(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-            rows = torch.randint(len(x), (min(count, len(x)),), generator=generator)
+            rows = kept[torch.randint(len(kept), (min(count, len(kept)),), generator=generator)]
             return x[rows], z[rows]
 
-        return stored
+        return stored, (x[aside], z[aside])
 
     def _build(self, x: Tensor, seed: int) -> nn.Module:
         beliefs = SimpleNamespace(

@@ -44,7 +44,7 @@ class ImageWorldSpec(Spec):
         images: ``"sprites"``, rendered here, or ``"dsprites"``, the original file, which must be in
             the directory that ``ISOLATENT_DATA`` names.
         pairs: ``"uni"``, ``"lap"`` or ``"nat"``: see :mod:`isolatent.pairs`.
-        rate: For ``"lap"``: the rate of the transitions.
+        rate: For ``"lap"``: the rate of the transitions, by default 1.
         transitions: For ``"nat"``: a CSV file of recorded ones. Without it a made-up table stands
             in, of which results say so.
         continuous: For ``"nat"``: whether position and scale take values between those of the grid.
@@ -52,7 +52,7 @@ class ImageWorldSpec(Spec):
 
     images: Annotated[str, one_of(IMAGES)]
     pairs: Annotated[str, one_of(PAIRS)]
-    rate: float = Field(default=1.0, gt=0)
+    rate: float | None = Field(default=None, gt=0)
     transitions: str | None = None
     continuous: bool = False
 
@@ -60,6 +60,10 @@ class ImageWorldSpec(Spec):
     def _fits_together(self) -> Self:
         if self.pairs != "nat" and (self.continuous or self.transitions is not None):
             raise ValueError(f"continuous and transitions go with pairs 'nat', got {self.pairs!r}")
+        if self.pairs != "lap" and self.rate is not None:
+            raise ValueError(f"rate goes with pairs 'lap', got {self.pairs!r}")
+        if self.continuous and self.images != "sprites":
+            raise ValueError(f"continuous goes with images 'sprites', got {self.images!r}")
         return self
 
     def build(self) -> FactorPairs:
@@ -68,7 +72,7 @@ class ImageWorldSpec(Spec):
         if self.pairs == "uni":
             return FactorPairs(world, UniformFactorChange())
         if self.pairs == "lap":
-            return FactorPairs(world, LaplaceTransitions(self.rate))
+            return FactorPairs(world, LaplaceTransitions(1.0 if self.rate is None else self.rate))
         return FactorPairs(world, self._recorded(), continuous=self.continuous)
 
     def _recorded(self) -> RecordedTransitions:
@@ -84,14 +88,14 @@ class ImageModelSpec(Spec):
         method: ``"alignuniform"`` (L_AU) or ``"infonce"`` for a contrastive encoder, or one of the
             VAEs.
         n_components: Codes.
-        p: Of the contrastive losses: the power of their norm.
+        p: Of the contrastive losses: the power of their norm, by default 1.
         alpha: Of L_AU: the share of uniformity.
         beta: Of the VAEs.
     """
 
     method: Annotated[str, one_of(METHODS)]
     n_components: int = Field(default=10, ge=2)
-    p: float = Field(default=1.0, ge=1)
+    p: float | None = Field(default=None, ge=1)
     alpha: float | None = Field(default=None, gt=0, lt=1)
     beta: float | None = Field(default=None, gt=0)
 
@@ -99,6 +103,8 @@ class ImageModelSpec(Spec):
     def _settings_of_the_method(self) -> Self:
         if (self.alpha is not None) != (self.method == "alignuniform"):
             raise ValueError(f"alpha goes with method 'alignuniform', got {self.method!r}")
+        if self.p is not None and not self.contrastive:
+            raise ValueError(f"p goes with {' and '.join(CONTRASTIVE)}, got {self.method!r}")
         if self.beta is not None and self.method not in VAES:
             raise ValueError(f"beta goes with the methods {', '.join(VAES)}, got {self.method!r}")
         return self
@@ -113,12 +119,13 @@ class ImageModelSpec(Spec):
         if not self.contrastive:
             options: dict[str, Any] = {} if self.beta is None else {"beta": self.beta}
             return VAES[self.method](self.n_components, random_state=seed, **options, **recipe)
+        power = 1.0 if self.p is None else self.p
         conditional, p = {1.0: ("laplace", None), 2.0: ("normal", None)}.get(
-            self.p, ("gennorm", self.p)
+            power, ("gennorm", power)
         )
         loss: str | nn.Module = "infonce"
         if self.alpha is not None:
-            loss = AlignUniform(alpha=self.alpha, p=self.p, own=True)
+            loss = AlignUniform(alpha=self.alpha, p=power, own=True)
         return ContrastiveICA(
             self.n_components,
             space="euclidean",
@@ -153,7 +160,9 @@ class ImageCell(Setting):
         return check_recipe(recipe)
 
     @model_validator(mode="after")
-    def _settings_of_vaes(self) -> Self:
+    def _fits_together(self) -> Self:
+        if self.world.continuous and self.metrics != ["mcc"]:
+            raise ValueError(f"metrics of continuous factors must be 'mcc', got {self.metrics}")
         unknown = set(self.recipe) - set(VAE_SETTINGS)
         if unknown and not self.model.contrastive:
             raise ValueError(

@@ -10,6 +10,8 @@ import torch
 from torch import Generator, Tensor
 
 from isolatent.evaluation import evaluate_disentanglement, mcc
+from isolatent.evaluation.alignment import correlation_matrix
+from isolatent.evaluation.scores import correlated_columns
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.measures import thin_curve
 from isolatent.experiments.strips import strips
@@ -36,7 +38,11 @@ def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "scores": {"unsupervised": scores},
         "intervals": intervals,
-        "measures": {"steps": model.history_[-1].number, "pairs": repr(pairs.transitions)},
+        "measures": {
+            "steps": model.history_[-1].number,
+            "pairs": repr(pairs.transitions),
+            "metrics": "fresh points" if pairs.continuous else repr(CoarseWorld(pairs.world)),
+        },
         "curve": thin_curve(model.history_),
         "correlation": _correlation(model, pairs, seed),
         "factors": list(pairs.world.names),
@@ -94,10 +100,8 @@ def _scores(
 
 
 def _correlation(model: Any, pairs: FactorPairs, seed: int) -> list[list[float]]:
-    """|Rank correlation| of each factor (rows) with each code, in the codes' own order."""
+    """|Rank correlation| of each factor (rows) with each code; 0 where a code is dead."""
     y = pairs.world.sample_factors(TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
     codes = model.transform(pairs.world.observe(y))
-    ranks = [np.argsort(np.argsort(column, kind="stable")) for column in codes.T]
-    with np.errstate(invalid="ignore", divide="ignore"):  # a dead code has no correlation
-        both = np.corrcoef(y.numpy().T, np.stack(ranks))
-    return np.round(np.abs(np.nan_to_num(both[: y.shape[1], y.shape[1] :])), 4).tolist()
+    ranked = correlated_columns(y.numpy(), codes, "spearman")
+    return np.round(correlation_matrix(*ranked), 4).tolist()

@@ -166,10 +166,18 @@ def _facts(spec: Mapping[str, Any], records: list[Record], result: Result, shown
 def _measures(measures: Any) -> Iterator[tuple[str, str]]:
     for name, value in measures.items() if isinstance(measures, Mapping) else ():
         parts = value.items() if isinstance(value, Mapping) else [("", value)]
-        known = [(part, number) for part, item in parts if (number := _number(item)) is not None]
+        known = [(part, shown) for part, item in parts if (shown := _shown(item)) is not None]
         if known:
-            text = ", ".join(f"{part.replace('_', ' ')} {v:.3g}".strip() for part, v in known)
+            text = ", ".join(f"{part.replace('_', ' ')} {shown}".strip() for part, shown in known)
             yield str(name).replace("_", " ").capitalize(), text
+
+
+def _shown(item: Any) -> str | None:
+    """A number, a word, or yes and no."""
+    if isinstance(item, bool):
+        return "yes" if item else "no"
+    number = _number(item)
+    return item if isinstance(item, str) else None if number is None else f"{number:.3g}"
 
 
 def _versions(records: Iterable[Record]) -> Facts:
@@ -191,19 +199,20 @@ def _promised(record: Record) -> str | None:
 def _scores(records: list[Record], rows: list[Result], promised: str | None) -> tuple[Score, ...]:
     """Every score that is a single number, in per cent, with the paper's where it has one."""
     found = []
-    for row in rows:
-        of = SCORED.get(row.approach, row.approach)
-        own = [(record.get("scores") or {}).get(row.approach) or {} for record in records]
+    for approach in dict.fromkeys(row.approach for row in rows):
+        of = SCORED.get(approach, approach)
+        own = [(record.get("scores") or {}).get(approach) or {} for record in records]
         for name in dict.fromkeys(name for scores in own for name in scores):
             values = [100 * v for scores in own if (v := _number(scores.get(name))) is not None]
             if values:
                 spread = statistics.stdev(values) if len(values) > 1 else None
                 text = spread_text(statistics.fmean(values), spread) + " %"
-                bold = row.approach == "unsupervised" and name == promised
+                bold = approach == "unsupervised" and name == promised
                 found.append(Score(name, of, text, bold))
-        if row.mean is not None and row.published is not None:
-            text = spread_text(row.published, row.spread) + " %"
-            found.append(Score(row.metric, f"{of}, paper", text))
+        for row in rows:
+            if row.approach == approach and None not in (row.mean, row.published):
+                text = spread_text(row.published, row.spread) + " %"
+                found.append(Score(row.metric, f"{of}, paper", text))
     return tuple(found)
 
 

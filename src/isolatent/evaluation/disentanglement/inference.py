@@ -46,14 +46,15 @@ def prepared(module: nn.Module) -> Callable[[Tensor], Tensor]:
         with torch.inference_mode():
             if frozen:
                 return frozen[0](x)
-            training = module.training
+            modes = [(part, part.training) for part in module.modules()]
             module.eval()
             try:
                 codes: Tensor = module(x)
                 if known:
                     frozen.append(_frozen(module, x))
             finally:
-                module.train(training)
+                for part, training in modes:
+                    part.training = training
             return codes
 
     return call
