@@ -100,6 +100,7 @@ def test_an_interrupt_ends_without_a_traceback():
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in background
     )
     assert "world" in process.stdout.readline()
     time.sleep(0.5)

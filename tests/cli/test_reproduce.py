@@ -103,7 +103,13 @@ def test_a_reproduction_that_is_stopped_goes_on_to_the_same_table(isolatent, spe
     runs = tmp_path / "stopped" / "runs" / "mine"
     with (tmp_path / "told").open("w") as told:
         words = [*main, *map(str, command), "stopped"]
-        process = subprocess.Popen(words, stdout=told, stderr=told, start_new_session=True)
+        process = subprocess.Popen(
+            words,
+            stdout=told,
+            stderr=told,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # or it is ignored
+        )
         try:
             while process.poll() is None and not [*runs.glob("*.json")]:
                 time.sleep(0.01)
