@@ -60,6 +60,30 @@ def test_a_lucky_best_before_the_cool_down_does_not_end_it():
     assert (pace.cooling_from, end) == (7500, 10_000)
 
 
+def kept(losses, steps=10_000, every=100):
+    """The last step whose weights were kept, in a run whose cool-down starts at 7500."""
+    pace = Pace(Recipe(steps=steps, cooldown=0.25, tolerance=0.0))
+    numbers = range(every, steps + 1, every)
+    return max(number for number in numbers if pace.measured(number, losses(number)))
+
+
+def wobble(step):
+    return 0.01 * math.sin(step)  # as good as noise between measurements
+
+
+def test_before_the_cool_down_the_best_weights_are_kept():
+    assert kept(lambda step: abs(step - 5000) / 1000 + wobble(step)) in range(4900, 5200, 100)
+
+
+def test_in_the_cool_down_the_last_weights_are_kept_where_losses_differ_by_chance():
+    assert kept(lambda step: max(0.0, 5 - step / 1000) + wobble(step)) == 10_000
+
+
+def test_in_the_cool_down_weights_that_are_worse_are_not_kept():
+    worse = kept(lambda step: max(0.0, 5 - step / 1000, (step - 8000) / 1000) + wobble(step))
+    assert 7500 < worse <= 8100
+
+
 def test_a_state_can_be_restored():
     pace, _ = follow(lambda step: 5 * math.exp(-step / 300))
     other = Pace(pace.recipe)

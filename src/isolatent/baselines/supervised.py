@@ -111,8 +111,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
             if number % MEASURE_EVERY == 0 or number == pace.total:
                 with torch.no_grad():
                     missed = float(nn.functional.mse_loss(averaged.module(held_x), rescale(held_z)))
-                pace.measured(number, missed)
-                if missed < self.error_:
+                if pace.measured(number, missed):
                     best, self.error_ = deepcopy(averaged.module), missed
         self.encoder_ = best.eval()
         return self

@@ -84,7 +84,7 @@ class Training:
             encoder, multi_avg_fn=partial(_average, share=recipe.averaging)
         )
         self.averaged.eval()  # it is only ever measured
-        self.best: nn.ModuleDict | None = None  # encoder and loss where the held-out loss was least
+        self.best: nn.ModuleDict | None = None  # encoder and loss, those to keep
         self.saturated_at: int | None = None  # the step from which on saturated_loss is minimised
         self._level: float | None = None  # of the loss, averaged over steps
         self.pace = Pace(recipe)
@@ -129,13 +129,12 @@ class Training:
         return _chance(self.objective, self.recipe.batch)
 
     def measure(self, held_out: tuple[Tensor, Tensor]) -> float:
-        """The averaged encoder's loss on held-out pairs; the best encoder so far is kept."""
+        """The averaged encoder's loss on held-out pairs; the encoder is kept if that says so."""
         h, h_pos = (self.encode_all(self.averaged.module, part) for part in held_out)
         with torch.no_grad(), _alone(self.objective):
             value = float(self.objective(h, h_pos))
-        if value < self.pace.best:
+        if self.pace.measured(self.number + 1, value):
             self.best = self._present()
-        self.pace.measured(self.number + 1, value)
         return value
 
     def encode_all(self, encoder: nn.Module, x: Tensor) -> Tensor:
@@ -185,7 +184,7 @@ class Training:
         self.saturated_at, self._level = saved.record["saturated_at"], saved.record["level"]
 
     def result(self) -> tuple[nn.Module, nn.Module]:
-        """The encoder and the loss for which the held-out loss was least."""
+        """The encoder and the loss to keep."""
         best = self.best if self.best is not None else self._present()
         loss = best["loss"]
         if isinstance(loss, ContrastiveLoss):
@@ -254,7 +253,7 @@ def fit_encoder(
     identity: Mapping[str, Any] | None = None,
     save_every: float = SAVE_EVERY,
 ) -> tuple[nn.Module, nn.Module]:
-    """Train until the held-out loss no longer falls; return encoder and loss where it was least.
+    """Train until the held-out loss no longer falls; return the encoder and loss to keep.
 
     Weights are averaged over the last steps. Ctrl-C is honoured after the step that is under way;
     with checkpoints, what was done until then is saved.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from statistics import fmean, variance
 from typing import Any
 
@@ -12,6 +13,7 @@ __all__ = ["Pace"]
 
 QUARTER = 0.25  # of a run, which must be better than the one before for it to go on
 FEWEST = 8  # measurements before a plateau is believed
+CHANCE = 3.0  # standard deviations: the least of many losses is already two below their mean
 PATIENCE = 4  # measurements, and a quarter of a cool-down, without a better one end it early
 
 
@@ -36,6 +38,7 @@ class Pace:
         self.total = recipe.steps
         self.cooling_from = round(recipe.steps * (1 - recipe.cooldown))
         self._measured: list[tuple[int, float]] = []
+        self._kept = 0  # the step whose weights are the ones to keep
 
     def rate(self, step: int) -> float:
         """The learning rate of a step, counted from 1."""
@@ -53,12 +56,20 @@ class Pace:
         """The least held-out loss so far."""
         return min((loss for _, loss in self._measured), default=math.inf)
 
-    def measured(self, step: int, loss: float) -> None:
-        """Take in a held-out loss; start the cool-down, or end the run, if it says so."""
+    def measured(self, step: int, loss: float) -> bool:
+        """Take in a held-out loss, and say whether these weights are the ones to keep.
+
+        Before the cool-down those with the least loss are. In the cool-down later weights are
+        kept unless their loss is worse by more than chance: they have less noise, which a loss
+        that hardly depends on the codes does not show. It starts and ends here as losses ask.
+        """
+        keep = loss < self.best + (self._noise() if step > self.cooling_from else 0.0)
         self._measured.append((step, loss))
+        if keep:
+            self._kept = step
         if step > self.cooling_from:
             # While the rate is still high the best may be a lucky one from before.
-            since = max(self.cooling_from, min(self._measured, key=lambda known: known[1])[0])
+            since = max(self.cooling_from, self._kept)
             worse = sum(known > since for known, _ in self._measured)
             length = QUARTER * (self.total - self.cooling_from)
             if worse >= PATIENCE and step - since >= length:
@@ -67,6 +78,7 @@ class Pace:
             self.cooling_from = step
             share = self.recipe.cooldown
             self.total = min(self.recipe.steps, math.ceil(step / (1 - share)))
+        return keep
 
     def forget(self) -> None:
         """Start measuring anew, with another loss."""
@@ -74,9 +86,7 @@ class Pace:
 
     def _on_plateau(self, step: int) -> bool:
         first, best = self._measured[0], self.best
-        length = QUARTER * (step - first[0])
-        last = [loss for s, loss in self._measured if s > step - length]
-        before = [loss for s, loss in self._measured if step - 2 * length < s <= step - length]
+        before, last = self._quarters(step)
         if len(self._measured) < FEWEST or min(len(before), len(last)) < 2:
             return False
         # Means, since a least value among noisy ones is least by chance; and a standard error,
@@ -85,11 +95,31 @@ class Pace:
         error = math.sqrt(variance(before) / len(before) + variance(last) / len(last))
         return gained + error < self.recipe.tolerance * (first[1] - best)
 
+    def _noise(self) -> float:
+        """How much worse than the best a loss may be by chance, as those at the full rate were."""
+        _, last = self._quarters(self.cooling_from)
+        jumps = [(later - earlier) ** 2 / 2 for earlier, later in pairwise(last)]
+        return CHANCE * math.sqrt(fmean(jumps)) if jumps else 0.0
+
+    def _quarters(self, step: int) -> tuple[list[float], list[float]]:
+        """Losses of the run's last but one quarter up to a step, and of its last."""
+        length = QUARTER * (step - self._measured[0][0])
+        return (
+            [loss for s, loss in self._measured if step - 2 * length < s <= step - length],
+            [loss for s, loss in self._measured if step - length < s <= step],
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The state as plain data."""
-        return {"total": self.total, "cooling_from": self.cooling_from, "measured": self._measured}
+        return {
+            "total": self.total,
+            "cooling_from": self.cooling_from,
+            "kept": self._kept,
+            "measured": self._measured,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a state that :meth:`to_dict` gave."""
         self.total, self.cooling_from = state["total"], state["cooling_from"]
+        self._kept = state["kept"]
         self._measured = [(int(step), float(loss)) for step, loss in state["measured"]]
