@@ -40,6 +40,15 @@ def test_a_plateau_starts_the_cool_down():
     assert pace.total == math.ceil(pace.cooling_from / 0.75) <= end
 
 
+def test_a_plateau_in_the_warm_up_is_not_believed():
+    """Averaged weights lag behind, and their loss may even rise while that of the others falls."""
+    early = {10: 8.0, 20: 7.8, 30: 7.5, 40: 7.1, 50: 6.6, 60: 6.4}
+    pace, _ = follow(
+        lambda step: early.get(step, 6.4 - max(0, step - 120) / 1e2), steps=1000, every=10
+    )
+    assert pace.cooling_from >= 500
+
+
 def test_what_still_falls_goes_on():
     pace, end = follow(lambda step: 5 - math.log(step))
     assert (pace.cooling_from, end) == (7500, 10_000)

@@ -13,6 +13,7 @@ __all__ = ["Pace"]
 
 QUARTER = 0.25  # of a run, which must be better than the one before for it to go on
 FEWEST = 8  # measurements before a plateau is believed
+WARM = 5  # times the warm-up, in steps, before that
 CHANCE = 3.0  # standard deviations: the least of many losses is already two below their mean
 PATIENCE = 4  # measurements, and a quarter of a cool-down, without a better one end it early
 
@@ -88,6 +89,8 @@ class Pace:
         first, best = self._measured[0], self.best
         before, last = self._quarters(step)
         if len(self._measured) < FEWEST or min(len(before), len(last)) < 2:
+            return False
+        if step < WARM * self.recipe.warmup:  # averaged weights lag behind ones that rise
             return False
         # Means, since a least value among noisy ones is least by chance; and a standard error,
         # since a gain that drowns in noise may still be one.
