@@ -1,7 +1,7 @@
 """From observations to codes: whitening, networks and output heads."""
 
 from isolatent.encoders.axes import PrincipalAxes
-from isolatent.encoders.convolutions import ConvEncoder, ResidualEncoder
+from isolatent.encoders.convolutions import ConvEncoder, PooledEncoder, ResidualEncoder
 from isolatent.encoders.heads import BoxHead, SphereHead
 from isolatent.encoders.networks import MLP, PaperMLP
 from isolatent.encoders.straightening import Straightening
@@ -12,6 +12,7 @@ __all__ = [
     "BoxHead",
     "ConvEncoder",
     "PaperMLP",
+    "PooledEncoder",
     "PrincipalAxes",
     "ResidualEncoder",
     "SphereHead",

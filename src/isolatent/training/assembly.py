@@ -27,6 +27,7 @@ from isolatent.encoders import (
     BoxHead,
     ConvEncoder,
     PaperMLP,
+    PooledEncoder,
     PrincipalAxes,
     ResidualEncoder,
     SphereHead,
@@ -53,7 +54,8 @@ __all__ = [
     "head_of",
 ]
 
-ENCODERS = ("mlp", "paper", "conv", "residual")
+IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
+ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
 LOSSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
     "aninfonce": AnInfoNCE,
@@ -81,14 +83,14 @@ def build_encoder(name: str, shape: tuple[int, ...], beliefs: Beliefs) -> nn.Mod
     """An encoder by its name, for observations of that shape, with the head of the space."""
     check_one_of("encoder", name, ENCODERS)
     n = beliefs.n
-    images = name in ("conv", "residual")
+    images = name in IMAGE_ENCODERS
     if len(shape) != (3 if images else 1):
         expected = "(N, channels, height, width)" if images else "(N, features)"
         got = ", ".join(map(str, shape))
         raise ValueError(f"X must have shape {expected} for encoder={name!r}, got (N, {got})")
     layers: list[nn.Module]
     if images:
-        layers = [ConvEncoder(n, shape[0]) if name == "conv" else ResidualEncoder(n, shape[0])]
+        layers = [IMAGE_ENCODERS[name](n, shape[0])]
     elif name == "paper":
         layers = [PaperMLP(shape[0], n)]
     else:

@@ -73,8 +73,9 @@ class ContrastiveICA(
         potentials: α and α̃ of a loss given by its name: ``"none"``, ``"constant"``, ``"learned"``,
             or None for what the loss needs under these beliefs.
         encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
-            `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"residual"`` (images), or any module
-            that maps observations to codes (N, n_components).
+            `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a CPU),
+            ``"residual"`` (images), or any module that maps observations to codes
+            (N, n_components).
         lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
             and the longest.
         recipe: A :class:`Recipe`; the default one if None.

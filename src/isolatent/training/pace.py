@@ -100,6 +100,8 @@ class Pace:
 
     def _noise(self) -> float:
         """How much worse than the best a loss may be by chance, as those at the full rate were."""
+        if not self._measured:
+            return 0.0
         _, last = self._quarters(self.cooling_from)
         jumps = [(later - earlier) ** 2 / 2 for earlier, later in pairwise(last)]
         return CHANCE * math.sqrt(fmean(jumps)) if jumps else 0.0
