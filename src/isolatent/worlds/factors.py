@@ -56,7 +56,8 @@ class FactorWorld(ABC):
         sizes: How many values each factor has.
         names: What each factor is called; by default ``factor_0``, ``factor_1``, …
         categorical: Which factors have no order, as shapes have none; by default none of them.
-        periodic: Which factors are angles, whose last values are next to the first.
+        periodic: Which factors are angles, whose last values are next to the first. It is for the
+            reader: transitions, as those of the papers, do not go round, and metrics take indices.
         values: The value behind each index of each factor; by default the index.
 
     Attributes:
