@@ -1,5 +1,7 @@
 """Linear methods give what scikit-learn and the generalised eigenproblem give."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,8 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA, FastICA
 
 import isolatent as iso
+from isolatent.baselines import linear
+from isolatent.checks import IsolatentWarning
 
 LINEAR = [iso.LinearPCA, iso.LinearICA, iso.SlowFeatures]
 RNG = np.random.default_rng(0)
@@ -88,3 +92,54 @@ def test_worlds_images_and_conventions(kind):
         kind(6).fit(X[:100], X[1:101])
     with pytest.raises(ValueError, match="n_components must be an integer >= 1"):
         kind(0).fit(X)
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_large_sets_of_images_are_never_in_memory_as_floats(kind, monkeypatch):
+    monkeypatch.setattr(linear, "MOST", 512 * 256)  # of 256 pixels: 512 observations
+    monkeypatch.setattr(linear, "PART", 2**14)
+    images = RNG.integers(0, 255, (16_000, 1, 16, 16), dtype=np.uint8)
+    model = kind(2, random_state=0)
+    pos = images[::-1] if kind is iso.SlowFeatures else None
+    tracemalloc.start()
+    with pytest.warns(IsolatentWarning, match="512 of 16000 rows are used, drawn at random"):
+        model.fit(images, pos)
+    codes = model.transform(images)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert codes.shape == (16_000, 2)
+    assert peak < 8 * images.size / 2  # in float64 they take twice that
+    with pytest.warns(IsolatentWarning):  # the seed chooses the rows
+        assert np.array_equal(clone(model).fit(images, pos).components_, model.components_)
+
+
+def test_fewer_pairs_of_images_are_drawn_from_a_source(monkeypatch):
+    monkeypatch.setattr(linear, "MOST", 10 * 64 * 64)
+    drawn = []
+
+    class Source:
+        def sample(self, batch, generator):
+            drawn.append(batch)
+            return torch.rand(2, batch, 1, 64, 64, generator=generator).unbind()
+
+    for kind in LINEAR[:2]:
+        kind(2, random_state=0).fit(Source())
+    assert drawn == [1, 5] * 2  # both members of five pairs are ten observations
+
+
+def test_work_in_parts_gives_the_same(monkeypatch):
+    fits = [kind(3, random_state=0).fit(X) for kind in (iso.LinearPCA, iso.SlowFeatures)]
+    whole = [model.transform(X) for model in fits]
+    monkeypatch.setattr(linear, "PART", 999)
+    for model, codes in zip(fits, whole, strict=True):
+        assert np.allclose(model.transform(X), codes)
+        assert np.allclose(clone(model).fit(X).transform(X), codes)
+
+
+def test_independent_components_of_many_columns_are_the_factors():
+    z = RNG.uniform(size=(1500, 3))
+    x = z @ RNG.normal(size=(3, linear.WIDE + 100)) + 2.0
+    model = iso.LinearICA(3, random_state=0).fit(x)
+    assert np.allclose(model.mean_, x.mean(0))
+    assert iso.mcc(z, model.transform(x)) > 0.99
+    assert np.allclose(np.cov(model.transform(x).T), np.eye(3), atol=1e-2)

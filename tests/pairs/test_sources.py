@@ -99,6 +99,13 @@ def test_a_split_deals_out_every_pair_once():
     assert torch.equal(x, -x_pos)
 
 
+@pytest.mark.parametrize("source", [ArrayPairs(X, -X), SeriesPairs(X, lag=(2, 4))], ids=repr)
+def test_some_pairs_are_those_of_all_at_their_positions(source):
+    positions = np.array([1, 4, 9])
+    for every, some in zip(source.all(), source.all(positions), strict=True):
+        assert torch.equal(every[positions], some)
+
+
 def test_splits_share_the_arrays(tmp_path):
     big = np.memmap(tmp_path / "big", np.float32, "w+", shape=(5_000_000, 1000))  # 20 GB, sparse
     most, rest = ArrayPairs(big, big).split(0.1, torch.Generator().manual_seed(0))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from isolatent.worlds import FactorArray, PackedImages
+from isolatent.worlds import FactorArray, PackedImages, factors
 
 
 def grid(sizes, **options):
@@ -62,8 +62,23 @@ def test_every_kind_of_array_shows_the_same(dtype, tmp_path):
 def test_channels_and_vectors_keep_their_shape():
     assert FactorArray(np.zeros((6, 3, 4, 4)), (6,)).observe([[2]]).shape == (1, 3, 4, 4)
     assert FactorArray(np.zeros((6, 7)), (6,)).observe([[2]]).shape == (1, 7)
-    ones = FactorArray(np.ones((2, 4, 4), np.uint8), (2,), largest=1)
-    assert float(ones.observe([[0]]).min()) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, bool])
+def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr(factors, "PART", 40)  # two images of 16 pixels at a time
+    bits = np.zeros((5, 4, 4), dtype)
+    bits[4, 3, 3] = 1
+    np.save(tmp_path / "bits.npy", bits)
+    for images in (bits, np.load(tmp_path / "bits.npy", mmap_mode="r")):
+        world = FactorArray(images, (5,))
+        assert world.largest == 1
+        assert float(world.observe([[4]]).max()) == 1
+    if dtype is not bool:
+        bits[4, 3, 3] = 2  # a single larger number, at the very end, makes them shades of grey
+        assert FactorArray(bits, (5,)).largest == 255
+    assert FactorArray(bits, (5,), largest=4).observe([[4]]).max() == bits.max() / 4
+    assert FactorArray(np.full((5, 1), 0.5), (5,)).largest == 1
 
 
 @pytest.mark.parametrize(
@@ -85,6 +100,16 @@ def test_channels_and_vectors_keep_their_shape():
             lambda: FactorArray(np.full((2, 2, 2), 1.5), (2,)).observe([[0]]),
             ValueError,
             r"images must lie in \[0, 1\]",
+        ),
+        (
+            lambda: FactorArray(np.full((2, 2, 2), -1), (2,)).observe([[0]]),
+            ValueError,
+            r"images must lie in \[0, 1\] .* got values from -1 to -1",
+        ),
+        (
+            lambda: FactorArray(np.zeros((2, 1)), (2,), largest=0),
+            ValueError,
+            "largest must be a finite number > 0, got 0",
         ),
     ],
 )

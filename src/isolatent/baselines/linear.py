@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -15,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from isolatent.checks import check_integer
+from isolatent.checks import IsolatentWarning, check_integer
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs
 from isolatent.training.observations import TakesObservations, is_source
 from isolatent.worlds import World
@@ -23,6 +26,9 @@ from isolatent.worlds import World
 __all__ = ["LinearICA", "LinearPCA", "SlowFeatures"]
 
 SAMPLES = 16_384  # pairs that are drawn from an endless source
+MOST = 2**26  # numbers that are solved for: half a gigabyte, 16 384 images of 64 x 64 pixels
+PART = 2**22  # numbers that are worked on at a time
+WIDE = 500  # columns above which scikit-learn's PCA no longer decomposes the whole matrix
 FLOOR = 1e-10  # of the largest variance, below which a direction counts as constant
 Array = np.ndarray[Any, Any]
 
@@ -36,6 +42,7 @@ class _Linear(
     random_state: int | np.random.RandomState | None
     mean_: Array
     components_: Array
+    _counted = 1  # members of a pair that count among the observations solved for
 
     def fit(
         self,
@@ -47,6 +54,8 @@ class _Linear(
         """Fit to pairs, given as for :class:`isolatent.ContrastiveICA`.
 
         Of a world or another endless source 16 384 pairs are drawn; arrays are used as a whole.
+        Of images, and of very long arrays, fewer are: as many observations (of slow features:
+        pairs) as hold 2^26 numbers, drawn at random. For 64 × 64 pixels these are 16 384.
         """
         check_integer("n_components", self.n_components, at_least=1)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -63,7 +72,9 @@ class _Linear(
         """Codes (N, n_components) of observations, in their precision."""
         check_is_fitted(self, "components_")
         array = self._as_array(X, reset=False)
-        codes = (_flat(array) - self.mean_) @ self.components_.T
+        codes = np.concatenate(
+            [(part - self.mean_) @ self.components_.T for part in _parts(_flat(array))]
+        )
         return codes.astype(array.dtype) if array.dtype.kind == "f" else codes
 
     @abstractmethod
@@ -73,18 +84,25 @@ class _Linear(
     def _read(
         self, X: Any, X_pos: Any, groups: Any, generator: Generator
     ) -> tuple[Array, Array | None]:
+        return self._pairs(X, X_pos, groups, generator)
+
+    def _pairs(self, X: Any, X_pos: Any, groups: Any, generator: Generator) -> tuple[Array, Array]:
+        """Observations (N, m) and their positives, no more than may be solved for."""
         source = self._as_source(X, X_pos, groups, reset=True)
         if isinstance(source, ArrayPairs | SeriesPairs):
-            pair = source.all()
+            shape = tuple(source.x.shape[1:])
+            pair = source.all(_some(len(source), _most(shape, self._counted), generator))
         else:
-            pair = source.sample(SAMPLES, generator)
-        self._set_shape(tuple(pair[0].shape[1:]))
-        x, x_pos = (_flat(part.numpy()) for part in pair)
-        return x, x_pos
+            shape = tuple(source.sample(1, Generator().manual_seed(0))[0].shape[1:])
+            pair = source.sample(min(SAMPLES, _most(shape, self._counted)), generator)
+        self._set_shape(shape)
+        return _flat(pair[0].numpy()), _flat(pair[1].numpy())
 
 
 class _LinearSingles(_Linear):
     """A method that takes both members of pairs as observations, and arrays without an order."""
+
+    _counted = 2
 
     def __init__(
         self,
@@ -101,9 +119,12 @@ class _LinearSingles(_Linear):
         if not is_source(X) and X_pos is None:
             if groups is not None:
                 raise ValueError(f"groups must be None: {type(self).__name__} takes no recordings")
-            return _flat(self._as_array(X, True)), None
-        x, x_pos = super()._read(X, X_pos, groups, generator)
-        return np.concatenate([x, x_pos] if x_pos is not None else [x]), None
+            array = self._as_array(X, True)
+            rows = _some(len(array), _most(array.shape[1:], 1), generator)
+            chosen = array if rows is None else array[rows]
+            return _flat(chosen).astype(np.float64, copy=False), None
+        pair = self._pairs(X, X_pos, groups, generator)
+        return np.concatenate(pair, dtype=np.float64), None
 
 
 class LinearPCA(_LinearSingles):
@@ -151,8 +172,15 @@ class LinearICA(_LinearSingles):
     """
 
     def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
+        first = None
+        if x.shape[1] > WIDE:
+            # FastICA would whiten by decomposing the whole matrix, of which it keeps these.
+            first = PCA(self.n_components, random_state=seed).fit(x)
+            x = first.transform(x)
         solved = FastICA(self.n_components, whiten="unit-variance", random_state=seed).fit(x)
         self.mean_, self.components_ = solved.mean_, solved.components_
+        if first is not None:
+            self.mean_, self.components_ = first.mean_, solved.components_ @ first.components_
 
 
 class SlowFeatures(_Linear):
@@ -200,9 +228,11 @@ class SlowFeatures(_Linear):
 
     def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
         assert x_pos is not None  # _as_source gives pairs
-        both = np.concatenate([x, x_pos])
-        self.mean_ = both.mean(0)
-        variances, axes = eigh(np.cov(both.T).reshape(x.shape[1], -1))
+        self.mean_ = np.mean([part.mean(0, dtype=np.float64) for part in (x, x_pos)], axis=0)
+        covariance = np.zeros((x.shape[1], x.shape[1]))
+        for part in (*_parts(x), *_parts(x_pos)):
+            covariance += (part - self.mean_).T @ (part - self.mean_)
+        variances, axes = eigh(covariance / (2 * len(x) - 1))
         varying = variances > FLOOR * variances[-1]
         if self.n_components > varying.sum():
             raise ValueError(
@@ -210,11 +240,38 @@ class SlowFeatures(_Linear):
                 f"got {self.n_components}"
             )
         whitening = axes[:, varying] / np.sqrt(variances[varying])
-        change = (x_pos - x) @ whitening
-        slowness, turns = eigh(change.T @ change / len(change))
+        change = np.zeros((varying.sum(), varying.sum()))
+        for before, after in zip(_parts(x), _parts(x_pos), strict=True):
+            moved = (after - before) @ whitening
+            change += moved.T @ moved
+        slowness, turns = eigh(change / len(x))
         self.slowness_ = slowness[: self.n_components]
         self.components_ = (whitening @ turns[:, : self.n_components]).T
 
 
 def _flat(array: Array) -> Array:
-    return array.reshape(len(array), -1).astype(np.float64, copy=False)
+    return array.reshape(len(array), -1)
+
+
+def _parts(x: Array) -> Iterator[Array]:
+    """Rows (N, m) one after another, some at a time, in float64."""
+    rows = max(1, PART // max(1, x.shape[1]))
+    for start in range(0, max(1, len(x)), rows):
+        yield np.asarray(x[start : start + rows], np.float64)
+
+
+def _most(shape: Sequence[int], counted: int) -> int:
+    """How many observations of that shape, or pairs of them, may be solved for."""
+    return max(2, MOST // (counted * math.prod(shape)))
+
+
+def _some(count: int, most: int, generator: Generator) -> Array | None:
+    """Which rows to take, in order, if there are too many of them."""
+    if count <= most:
+        return None
+    warnings.warn(
+        f"{most} of {count} rows are used, drawn at random: all would take too much memory",
+        IsolatentWarning,
+        stacklevel=2,
+    )
+    return np.sort(torch.randperm(count, generator=generator)[:most].numpy())

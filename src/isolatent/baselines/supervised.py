@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from copy import deepcopy
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,8 +18,10 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from isolatent.checks import check_integer, check_tensor
 from isolatent.encoders import Whitening
+from isolatent.pairs import KnownPairs
 from isolatent.training import Recipe
 from isolatent.training.assembly import Beliefs, build_encoder
+from isolatent.training.observations import is_source
 from isolatent.training.pace import Pace
 from isolatent.worlds import World
 
@@ -29,6 +31,14 @@ HELD_OUT = 4096
 MEASURE_EVERY = 50
 MEMORY = 0.98  # of the average of the weights
 WHITENING = 16_384
+PART = 2**22  # numbers that are encoded at a time: 1024 images of 64 x 64 pixels
+
+Points = tuple[Tensor, Tensor]  # observations and their factors
+
+
+@runtime_checkable
+class _KnowsFactors(Protocol):
+    def sample_known(self, batch: int, generator: Generator) -> KnownPairs: ...
 
 
 class SupervisedEncoder(TransformerMixin, BaseEstimator):
@@ -36,16 +46,18 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
 
     This is the *supervised* score of `zimmermann2021`: it says whether the encoder could invert the
     mixing at all. Factors are rescaled to fit the output head: to [0, 1] in a box, to norm 1 on a
-    sphere; neither R² nor MCC can see that. Training has AdamW with a half-cosine at its end,
-    which starts where the error on held-out points no longer falls.
+    sphere; neither R² nor MCC can see that. On a grid of factors they are the indices, also those
+    of categories. Training has AdamW with a half-cosine at its end, which starts where the error on
+    held-out points no longer falls.
 
     Args:
         n_components: Number of factors n.
         space: Where the codes live, as in :class:`isolatent.ContrastiveICA`.
-        encoder: Its ``encoder``, by name.
+        encoder: Its ``encoder``, by name; for images ``"conv"`` or ``"residual"``.
         steps: Steps at most; training stops before if the error no longer falls at all.
         batch: Points per step.
-        learning_rate: Peak learning rate.
+        learning_rate: Peak learning rate; the default is for vectors, and convolutions need a
+            lower one, such as 1e-3.
         random_state: An integer.
 
     Attributes:
@@ -79,8 +91,16 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         self.learning_rate = learning_rate
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike | Tensor | World, Z: ArrayLike | Tensor | None = None) -> Self:
-        """Train on fresh points of a world, or on observations X with their factors Z."""
+    def fit(
+        self, X: ArrayLike | Tensor | World | _KnowsFactors, Z: ArrayLike | Tensor | None = None
+    ) -> Self:
+        """Train on fresh points, or on observations X with their factors Z.
+
+        Args:
+            X: A world, or a source of pairs with known factors, such as
+                :class:`isolatent.FactorPairs`, of which both members serve; or observations.
+            Z: The factors (N, n_components) of observations.
+        """
         seed = check_integer("random_state", self.random_state, at_least=0)
         # An upper bound must not stop where the error falls slowly, so the tolerance is 0.
         recipe = Recipe(
@@ -88,7 +108,13 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         )
         generator = Generator().manual_seed(seed)
         draw, (held_x, held_z) = self._points(X, Z, generator)
-        x, z = draw(WHITENING, generator)
+        if held_z.shape[1:] != (self.n_components,):
+            raise ValueError(
+                f"n_components must be the number of factors, {held_z.shape[1:].numel()}, got "
+                f"{self.n_components}"
+            )
+        # Images are not whitened, and would fill the memory.
+        x, z = draw(WHITENING if held_x.ndim == 2 else HELD_OUT, generator)
         rescale = _rescaling(self.space, z)
         encoder = self._build(x, seed)
         averaged = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(MEMORY))
@@ -109,31 +135,26 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
             optimiser.step()
             averaged.update_parameters(encoder)
             if number % MEASURE_EVERY == 0 or number == pace.total:
-                with torch.no_grad():
-                    missed = float(nn.functional.mse_loss(averaged.module(held_x), rescale(held_z)))
+                codes = _encode(averaged.module, held_x)
+                missed = float(nn.functional.mse_loss(codes, rescale(held_z)))
                 if pace.measured(number, missed):
                     best, self.error_ = deepcopy(averaged.module), missed
         self.encoder_ = best.eval()
         return self
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
-        """Codes (N, n_components) of observations (N, m)."""
+        """Codes (N, n_components) of observations (N, m), or of images."""
         check_is_fitted(self, "encoder_")
-        with torch.no_grad():
-            codes = self.encoder_(check_tensor("X", X).float())
-        return np.asarray(codes.numpy())
+        return np.asarray(_encode(self.encoder_, check_tensor("X", X).float()).numpy())
 
     def _points(
         self, X: Any, Z: Any, generator: Generator
-    ) -> tuple[Callable[[int, Generator], tuple[Tensor, Tensor]], tuple[Tensor, Tensor]]:
-        """A function that draws observations and their factors, and some that it never draws."""
-        if isinstance(X, World):
-            world = X
-
-            def fresh(count: int, generator: Generator) -> tuple[Tensor, Tensor]:
-                z = world.sample_anchors(count, generator)
-                return world.mixing(z).float(), z.float()
-
+    ) -> tuple[Callable[[int, Generator], Points], Points]:
+        """A function that draws observations and their factors, and some to hold out."""
+        if is_source(X) or isinstance(X, _KnowsFactors):
+            if Z is not None:
+                raise ValueError("Z must be None when X is a world or a pair source")
+            fresh = _fresh(X)
             return fresh, fresh(HELD_OUT, generator)
         if Z is None:
             raise ValueError("Z must hold the true factors of X, got None")
@@ -170,10 +191,41 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         return encoder
 
 
+def _fresh(source: Any) -> Callable[[int, Generator], Points]:
+    """A function that draws endless points from a world, or from pairs with known factors."""
+    if isinstance(source, World):
+
+        def of_world(count: int, generator: Generator) -> Points:
+            z = source.sample_anchors(count, generator)
+            return source.mixing(z).float(), z.float()
+
+        return of_world
+    if not isinstance(source, _KnowsFactors):
+        raise TypeError(
+            f"X must be a world, a source with sample_known, as FactorPairs has it, or "
+            f"observations with their factors Z, got {source!r}"
+        )
+
+    def of_pairs(count: int, generator: Generator) -> Points:
+        known = source.sample_known(-(-count // 2), generator)
+        x, z = torch.cat([known.x, known.x_pos]), torch.cat([known.y, known.y_pos])
+        return x[:count].float(), z[:count].float()
+
+    return of_pairs
+
+
+def _encode(encoder: nn.Module, x: Tensor) -> Tensor:
+    """Codes of observations, in parts, since images take much memory inside the encoder."""
+    rows = max(1, PART // max(1, x[:1].numel()))
+    with torch.no_grad():
+        return torch.cat([encoder(part) for part in x.split(rows)])
+
+
 def _rescaling(space: str, z: Tensor) -> Any:
     if space == "box":
         low, high = z.amin(0), z.amax(0)
-        return lambda z: (z - low) / (high - low)
+        width = torch.where(high > low, high - low, 1.0)  # a factor may have a single value
+        return lambda z: (z - low) / width
     if space == "sphere":
         return lambda z: nn.functional.normalize(z, dim=1)
     return lambda z: z

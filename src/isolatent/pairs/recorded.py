@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer
+from isolatent.pairs.transition_files import read_table
 from isolatent.worlds import FactorWorld
 
 __all__ = ["RecordedTransitions", "natural_transitions", "read_transitions"]
 
 MOVING = ("x", "y", "scale")
-SUFFIXES = (("_t", "_t0", "_before"), ("_t+1", "_t1", "_after"))  # of columns, before and after
 FRAMES = 25  # of a made-up trajectory
 
 Array = NDArray[np.float64]
@@ -145,12 +144,23 @@ class RecordedTransitions:
 
 
 def read_transitions(path: str | os.PathLike[str], *, rescale: bool = True) -> RecordedTransitions:
-    r"""Read transitions from a CSV file with a header line, such as that of Natural Sprites.
+    r"""Read transitions from a CSV file; its header line tells which of two layouts it has.
 
-    It must have the columns ``x_t``, ``y_t`` and ``area_t`` (or ``scale_t``), and ``x_t+1``,
-    ``y_t+1`` and ``area_t+1`` (or ``scale_t+1``); ``_before`` and ``_after``, or ``_t0`` and
-    ``_t1``, serve as well. Others, such as an index, are left aside. The scale is the square root
-    of the area.
+    **One transition in each row**, with the columns ``x_t``, ``y_t`` and ``area_t`` (or
+    ``scale_t``), and ``x_t+1``, ``y_t+1`` and ``area_t+1`` (or ``scale_t+1``); ``_before`` and
+    ``_after``, or ``_t0`` and ``_t1``, serve as well. The scale is the square root of the area.
+
+    **One object in each row**, as in the file of Natural Sprites (zenodo 3948069), with the columns
+    ``t_0``, ``t_1``, … to the end, one for each moment. A cell is empty or a Python list with one
+    entry for each crop window of 64 × 64 pixels: ``(y, x, area)``, or ``None`` where the object is
+    not seen in it. Two adjacent moments of one object in one window are a transition. Those with an
+    area below the 5 % or above the 95 % quantile, before or after, are left out; the scale is
+    :math:`\sqrt{area / 64^2}`, and x and y are divided by 64.
+
+    Other columns, such as an index or ``id`` and ``cat_id``, are left aside.
+
+    References:
+        Klindt et al., 2021.
 
     Args:
         path: The file.
@@ -164,25 +174,16 @@ def read_transitions(path: str | os.PathLike[str], *, rescale: bool = True) -> R
         >>> _ = path.write_text("x_t,y_t,area_t,x_t+1,y_t+1,area_t+1\n0,2,4,8,4,16\n2,3,9,2,3,4\n")
         >>> read_transitions(path).table[0].tolist()
         [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+        >>> cells = '"[None, (32.0, 16.0, 1024)]","[(1.0, 2.0, 9), (48.0, 16.0, 256)]"'
+        >>> _ = path.write_text(f"id,cat_id,t_0,t_1\n1,7,{cells}\n")
+        >>> read_transitions(path, rescale=False).table.tolist()
+        [[0.25, 0.5, 0.5, 0.25, 0.75, 0.25]]
         >>> folder.cleanup()
     """
-    import pyarrow as arrow
-    from pyarrow import csv
-
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: does not exist")
-    try:
-        read = csv.read_csv(path)
-    except arrow.ArrowInvalid as error:
-        raise ValueError(f"{path.name}: not a CSV file ({str(error).splitlines()[0]})") from error
-    if not read.num_rows:
-        raise ValueError(f"{path.name}: has no rows")
-    columns: list[Array] = []
-    for suffixes in SUFFIXES:
-        columns += [_column(path, read, ("x",), suffixes), _column(path, read, ("y",), suffixes)]
-        columns.append(_column(path, read, ("scale", "area"), suffixes))
-    table = np.stack(columns, axis=1)
+    table = read_table(path)
     if rescale:
         for k, name in enumerate(MOVING):
             both = table[:, [k, 3 + k]]
@@ -191,30 +192,6 @@ def read_transitions(path: str | os.PathLike[str], *, rescale: bool = True) -> R
                 raise ValueError(f"{path.name}: {name} must vary to be rescaled, got only {low:g}")
             table[:, [k, 3 + k]] = (both - low) / (high - low)
     return RecordedTransitions(table, source=path.name)
-
-
-def _column(path: Path, read: Any, names: tuple[str, ...], suffixes: tuple[str, ...]) -> Array:
-    """The numbers of the first of these columns that is there."""
-    there = {str(name).strip().lower(): k for k, name in enumerate(read.column_names)}
-    wanted = [name + suffix for name in names for suffix in suffixes]
-    found = next((name for name in wanted if name in there), None)
-    if found is None:
-        raise ValueError(
-            f"{path.name}: must have one of the columns {wanted}; it has {read.column_names}"
-        )
-    values = read.column(there[found]).to_numpy()
-    if values.dtype.kind not in "iuf":
-        raise ValueError(f"{path.name}: column {found!r} must hold numbers, got {values[:1]}")
-    numbers = np.asarray(values, np.float64)
-    area = found.startswith("area")
-    bad = ~np.isfinite(numbers) | (area & (numbers < 0))
-    if bad.any():
-        row = int(bad.argmax())
-        raise ValueError(
-            f"{path.name}: column {found!r} must be finite{' and not negative' * area}, got "
-            f"{numbers[row]} in row {row}"
-        )
-    return np.sqrt(numbers) if area else numbers
 
 
 def natural_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransitions:

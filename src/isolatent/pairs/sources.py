@@ -101,9 +101,9 @@ class ArrayPairs:
     def __len__(self) -> int:
         return len(self.x) if self.rows is None else len(self.rows)
 
-    def all(self) -> tuple[Tensor, Tensor]:
-        """Every pair once, in order."""
-        return self._take(np.arange(len(self)))
+    def all(self, positions: np.ndarray[Any, Any] | None = None) -> tuple[Tensor, Tensor]:
+        """Every pair once, in order; or those at the given positions among them."""
+        return self._take(np.arange(len(self)) if positions is None else positions)
 
     def split(self, share: float, generator: Generator) -> tuple[ArrayPairs, ArrayPairs]:
         """Deal the pairs out at random: most of them, and ``share`` of them.
@@ -216,14 +216,16 @@ class SeriesPairs:
         rest._set_sessions(cut, self._ends)
         return most, rest
 
-    def all(self) -> tuple[Tensor, Tensor]:
-        """Every anchor once, in order, with its nearest positive."""
+    def all(self, positions: np.ndarray[Any, Any] | None = None) -> tuple[Tensor, Tensor]:
+        """Every anchor once, in order, with its nearest positive; or those at the positions."""
         anchors = np.concatenate(
             [
                 np.arange(start, end - self.shortest)
                 for start, end in zip(self._starts, self._ends, strict=True)
             ]
         )
+        if positions is not None:
+            anchors = anchors[positions]
         return _rows("x", self.x, anchors), _rows("x", self.x, anchors + self.shortest)
 
     def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:

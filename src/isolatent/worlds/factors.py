@@ -19,6 +19,7 @@ from isolatent.worlds.packed import PackedImages
 __all__ = ["FactorArray", "FactorWorld", "check_factors"]
 
 LARGEST_GRID = 2**62  # cells, so that an index fits into 64 bits
+PART = 2**22  # numbers that are looked at in one go
 
 
 def check_factors(name: str, value: Tensor | ArrayLike, sizes: Sequence[int]) -> Tensor:
@@ -55,7 +56,8 @@ class FactorWorld(ABC):
         sizes: How many values each factor has.
         names: What each factor is called; by default ``factor_0``, ``factor_1``, …
         categorical: Which factors have no order, as shapes have none; by default none of them.
-        periodic: Which factors are angles, whose last values are next to the first.
+        periodic: Which factors are angles, whose last values are next to the first. It is for the
+            reader: transitions, as those of the papers, do not go round, and metrics take indices.
         values: The value behind each index of each factor; by default the index.
 
     Attributes:
@@ -167,7 +169,9 @@ class FactorArray(FactorWorld):
         categorical: Which factors have no order.
         periodic: Which factors are angles.
         values: The value behind each index of each factor.
-        largest: The stored number that is shown as 1: by default 255 for integers, else 1.
+        largest: The stored number that is shown as 1: by default 1 for booleans and floats, and for
+            integers if none is above 1, else 255. Integers are read until one is above 1, so that
+            a memory map of bits is read once as a whole, in parts; give ``largest`` to avoid it.
 
     Example:
         >>> images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1) * 51
@@ -201,8 +205,10 @@ class FactorArray(FactorWorld):
                 f"images must have shape ({len(self)}, ...), one for each cell of {self.sizes}, "
                 f"got {images.shape}"
             )
-        default = 255.0 if images.dtype.kind in "iu" else 1.0
-        self.largest = default if largest is None else check_real("largest", largest, above=0)
+        if largest is None:
+            self.largest = 255.0 if _above_one(images) else 1.0
+        else:
+            self.largest = check_real("largest", largest, above=0)
         self.images = images
         shape = tuple(images.shape[1:])
         self.observation_shape = (1, *shape) if len(shape) == 2 else shape
@@ -212,10 +218,19 @@ class FactorArray(FactorWorld):
         shown = np.asarray(self.images[cells], np.float32).reshape(-1, *self.observation_shape)
         if self.largest != 1:
             shown = shown / np.float32(self.largest)
-        # Written so that nan fails, too; here, since a memory map is never read as a whole.
+        # Written so that nan fails, too; here, since a memory map need not be read as a whole.
         if shown.size and not (shown.min() >= 0 and shown.max() <= 1):
             raise ValueError(
                 f"images must lie in [0, {self.largest:g}] (largest={self.largest:g}), got values "
                 f"from {shown.min() * self.largest:g} to {shown.max() * self.largest:g}"
             )
         return torch.from_numpy(shown)
+
+
+def _above_one(images: NDArray[Any] | PackedImages) -> bool:
+    """Whether images of integers hold more than bits; others are taken to go up to 1."""
+    if images.dtype.kind not in "iu" or isinstance(images, PackedImages) or not images.size:
+        return False
+    rows = max(1, PART // math.prod(images.shape[1:]))
+    starts = range(0, len(images), rows)
+    return any(images[start : start + rows].max() > 1 for start in starts)

@@ -1,0 +1,158 @@
+"""The two layouts of CSV files with transitions of x, y and scale."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import sys
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["read_table"]
+
+SUFFIXES = (("_t", "_t0", "_before"), ("_t+1", "_t1", "_after"))  # of columns, before and after
+SIDE = 64  # pixels of a crop window
+KEPT = (0.05, 0.95)  # quantiles of the area, beyond which Natural Sprites has nothing
+
+Array = NDArray[np.float64]
+Moment = tuple[float, float, float]  # y, x, area
+
+
+def read_table(path: Path) -> Array:
+    """Rows (T, 6) of x, y, scale before and x, y, scale after, from a file of either layout."""
+    # Bytes that are no text are reported where they stand, as part of a cell that cannot be read.
+    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+        lines = csv.reader(file)
+        try:
+            header = [name.strip().lower() for name in next(lines, [])]
+            if "t_0" in header:
+                return _scaled(path, _steps(path, header, lines))
+        except csv.Error as error:
+            raise ValueError(f"{path.name}: line {lines.line_num}: {error}") from error
+    return _one_row_each(path)
+
+
+def _steps(path: Path, header: list[str], lines: Any) -> list[tuple[Moment, Moment]]:
+    """A moment and the next of one object in one crop window, from a row for each object."""
+    first = header.index("t_0")
+    names = header[first:]
+    if len(names) < 2 or names != [f"t_{k}" for k in range(len(names))]:
+        raise ValueError(
+            f"{path.name}: the columns from t_0 to the last must be t_0, t_1, …, got {names}"
+        )
+    steps: list[tuple[Moment, Moment]] = []
+    for cells in lines:
+        line = f"{path.name}: line {lines.line_num}"
+        if len(cells) > len(header):
+            raise ValueError(f"{line} must have at most {len(header)} cells, got {len(cells)}")
+        where = [f"{line}, column {name!r}" for name in names]
+        # A row ends where its video does, before the last column.
+        moments = [_windows(w, cell) for w, cell in zip(where, cells[first:], strict=False)]
+        for next_where, (before, after) in zip(where[1:], pairwise(moments), strict=False):
+            if before and after and len(before) != len(after):
+                raise ValueError(
+                    f"{next_where} must have as many crop windows as the column before, "
+                    f"{len(before)}, got {len(after)}"
+                )
+            steps += [(a, b) for a, b in zip(before, after, strict=False) if a and b]
+    if not steps:
+        raise ValueError(
+            f"{path.name}: has no transition, which takes one crop window in two adjacent columns"
+        )
+    return steps
+
+
+def _windows(where: str, cell: str) -> list[Moment | None]:
+    """What is seen in each crop window; nothing at all if the cell is empty."""
+    if not cell.strip():
+        return []
+    try:
+        windows = ast.literal_eval(cell.strip())
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        windows = None
+    if not isinstance(windows, list):
+        raise ValueError(
+            f"{where} must be empty or a list of (y, x, area) or None, got {_short(cell)}"
+        )
+    for window in windows:
+        if window is None:
+            continue
+        if not isinstance(window, tuple) or len(window) != 3:
+            raise ValueError(f"{where} must hold tuples (y, x, area) or None, got {_short(window)}")
+        if not _finite(window) or window[2] < 0:
+            raise ValueError(
+                f"{where} must hold finite numbers (y, x, area) with area >= 0, got "
+                f"{_short(window)}"
+            )
+    return windows
+
+
+def _finite(numbers: Iterable[Any]) -> bool:
+    """Whether all are numbers that fit into a float; a whole one in a file may be too long."""
+    return all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _scaled(path: Path, steps: list[tuple[Moment, Moment]]) -> Array:
+    """Without the least and the greatest areas, as shares of the crop window's side."""
+    y, x, area = np.moveaxis(np.array(steps, np.float64), 2, 0)  # (T, 2) each
+    low, high = np.quantile(area, KEPT, axis=0)  # those before and those after, each by themselves
+    kept = ((area >= low) & (area <= high)).all(axis=1)
+    if not kept.any():
+        raise ValueError(
+            f"{path.name}: must have a transition with both areas from the 5 % to the 95 % "
+            f"quantile, got {len(steps)} transitions without one"
+        )
+    table = np.stack([x / SIDE, y / SIDE, np.sqrt(area / SIDE**2)], axis=2)
+    return table[kept].reshape(-1, 6)
+
+
+def _one_row_each(path: Path) -> Array:
+    """The layout with one transition in each row, in columns of their own."""
+    import pyarrow as arrow
+    from pyarrow import csv as arrow_csv
+
+    try:
+        read = arrow_csv.read_csv(path)
+    except arrow.ArrowInvalid as error:
+        raise ValueError(f"{path.name}: not a CSV file ({str(error).splitlines()[0]})") from error
+    if not read.num_rows:
+        raise ValueError(f"{path.name}: has no rows")
+    columns: list[Array] = []
+    for suffixes in SUFFIXES:
+        columns += [_column(path, read, ("x",), suffixes), _column(path, read, ("y",), suffixes)]
+        columns.append(_column(path, read, ("scale", "area"), suffixes))
+    return np.stack(columns, axis=1)
+
+
+def _column(path: Path, read: Any, names: tuple[str, ...], suffixes: tuple[str, ...]) -> Array:
+    """The numbers of the first of these columns that is there."""
+    there = {str(name).strip().lower(): k for k, name in enumerate(read.column_names)}
+    wanted = [name + suffix for name in names for suffix in suffixes]
+    found = next((name for name in wanted if name in there), None)
+    if found is None:
+        raise ValueError(
+            f"{path.name}: must have one of the columns {wanted}; it has {read.column_names}"
+        )
+    values = read.column(there[found]).to_numpy()
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"{path.name}: column {found!r} must hold numbers, got {values[:1]}")
+    numbers = np.asarray(values, np.float64)
+    area = found.startswith("area")
+    bad = ~np.isfinite(numbers) | (area & (numbers < 0))
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(
+            f"{path.name}: column {found!r} must be finite{' and not negative' * area}, got "
+            f"{numbers[row]} in row {row}"
+        )
+    return np.sqrt(numbers) if area else numbers
