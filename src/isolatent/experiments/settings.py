@@ -21,7 +21,8 @@ __all__ = [
 ]
 
 # Fields of a cell on which its result does not depend: every run records all scores there are.
-BESIDE = {"name", "metrics", "published", "matches", "limits", "note"}
+BESIDE = {"name", "metrics", "published", "centre", "matches", "limits", "note"}
+CENTRES = ("mean", "median")
 FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
 
 
@@ -68,8 +69,8 @@ class Published(Spec):
     """A published score, in per cent.
 
     Attributes:
-        value: The mean.
-        spread: The standard deviation over seeds, if it was printed.
+        value: The mean or median over seeds, as the cell's ``centre`` says.
+        spread: The standard or absolute deviation over seeds, if it was printed.
     """
 
     value: float
@@ -87,6 +88,8 @@ class Setting(Spec):
             be written without brackets.
         published: For some approaches the published scores by metric, in per cent; of a single
             metric its name may be left out.
+        centre: What the published scores are over seeds, and so what is shown of ours:
+            ``"mean"``, with the standard deviation, or ``"median"``, with the median absolute one.
         matches: Whether the model's assumptions hold in the world, if the paper says.
         limits: The metrics of which the claim is that they *fail* here, or true for all.
         note: A remark for the reader of the table.
@@ -100,6 +103,7 @@ class Setting(Spec):
         Literal["identity", "supervised", "unsupervised"],
         dict[str, Annotated[Published, BeforeValidator(_published)]],
     ] = {}
+    centre: Annotated[str, one_of(CENTRES)] = "mean"
     matches: bool | None = None
     limits: list[str] = []
     note: str = ""

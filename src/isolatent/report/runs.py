@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, TypeAlias
 
 from isolatent.experiments.results import Row as Result
-from isolatent.experiments.results import rows_of, spread_text
+from isolatent.experiments.results import centre_and_spread, ours_text, rows_of, spread_text
 from isolatent.report.page import (
     Cell,
     Curve,
@@ -145,8 +145,9 @@ def _summary(table: Sequence[Row]) -> tuple[str, ...]:
 def _facts(spec: Mapping[str, Any], records: list[Record], result: Result, shown: Record) -> Facts:
     name = score_name(result.metric)
     facts = []
-    if result.mean is not None:
-        facts.append((f"Ours, {name}", f"{spread_text(result.mean, result.std)} %"))
+    if result.ours is not None:
+        ours = "Ours (median)" if result.centre == "median" else "Ours"
+        facts.append((f"{ours}, {name}", f"{ours_text(result)} %"))
     if result.published is not None:
         facts.append((f"Paper, {name}", f"{spread_text(result.published, result.spread)} %"))
     if seeds := ", ".join(str(r["seed"]) for r in records if r.get("seed") is not None):
@@ -205,12 +206,11 @@ def _scores(records: list[Record], rows: list[Result], promised: str | None) -> 
         for name in dict.fromkeys(name for scores in own for name in scores):
             values = [100 * v for scores in own if (v := _number(scores.get(name))) is not None]
             if values:
-                spread = statistics.stdev(values) if len(values) > 1 else None
-                text = spread_text(statistics.fmean(values), spread) + " %"
+                text = spread_text(*centre_and_spread(values, rows[0].centre)) + " %"
                 bold = approach == "unsupervised" and name == promised
                 found.append(Score(name, of, text, bold))
         for row in rows:
-            if row.approach == approach and None not in (row.mean, row.published):
+            if row.approach == approach and None not in (row.ours, row.published):
                 text = spread_text(row.published, row.spread) + " %"
                 found.append(Score(row.metric, f"{of}, paper", text))
     return tuple(found)
