@@ -74,6 +74,7 @@ def page_with(text):
         verdict,
         ((text, text),),
         (Score(text, text, text, promised=True),),
+        (Score(text, text, text),),
         (Curve(text, moments),),
         text,
         numbers,
