@@ -47,8 +47,8 @@ def strips_part(cell: Cell, anchor: str) -> Markup | None:
         caption += " Beside a code stands the factor with the greatest |rank correlation|."
     if any(map(_is_dead, strips.spreads)):
         caption += (
-            f" A code is almost dead if its standard deviation is below {DEAD:.0%} of the largest: "
-            "it says next to nothing, whatever it correlates with."
+            f" A code is almost dead if its standard deviation is below {100 * DEAD:g} % of the "
+            "largest: it says next to nothing, whatever it correlates with."
         )
     shown = figure(f"{anchor}-strips", caption, *rows, class_="strips")
     return part("What each code does", shown)
