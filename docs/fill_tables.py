@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isolatent.experiments import Row, Store
-from isolatent.experiments.results import rows_of, seeds_text, spread_text
+from isolatent.experiments.results import ours_text, rows_of, seeds_text, spread_text
 from isolatent.report.plots import swept
 from isolatent.report.table import score_name
 
@@ -45,15 +45,20 @@ def block(name: str) -> str:
 
 def _told(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
     most = max((row.seeds for row in rows), default=1)
-    seeds = sorted({row.seeds for row in rows if row.mean is not None})
+    seeds = sorted({row.seeds for row in rows if row.ours is not None})
     each = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
     hours = sum(_seconds(record) for record in records) / 3600
     command = f"isolatent reproduce {name} --seeds {most} --out results/{name}"
     plural = "s" if each != "1" else ""
     return (
         f"`{command}`: {len(records)} runs, {each} seed{plural} a row, {hours:.1f} h of one core; "
-        "scores in per cent."
+        f"scores in per cent{_centres(rows)}."
     )
+
+
+def _centres(rows: Sequence[Row]) -> str:
+    medians = {row.centre for row in rows} == {"median"}
+    return ", medians ± median absolute deviations" if medians else ""
 
 
 def _seconds(record: Record) -> float:
@@ -102,10 +107,10 @@ def _pivoted(
 def _with_paper(row: Row | None) -> str:
     if row is None:
         return ""
-    if row.mean is None:
+    if row.ours is None:
         return row.verdict
     paper = "" if row.published is None else f" ({row.published:g})"
-    return f"{spread_text(row.mean, row.std)}{paper}"
+    return f"{ours_text(row)}{paper}"
 
 
 def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
@@ -130,7 +135,7 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
                 row.cell,
                 score_name(row.metric),
                 *(_with_paper(other) for other in others),
-                f"**{spread_text(row.mean, row.std)}**" if row.mean is not None else "",
+                f"**{ours_text(row)}**" if row.ours is not None else "",
                 spread_text(row.published, row.spread),
                 seeds_text(row),
                 f"{statistics.median(times):.0f}" if times else "",

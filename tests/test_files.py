@@ -44,7 +44,7 @@ def test_what_is_half_written_is_not_found_as_a_result(tmp_path):
         assert not list(tmp_path.glob("*.json"))
 
 
-ROW = Row("own", "a", "unsupervised", "mcc", 90.0, None, 1, 1, None, None, None, "")
+ROW = Row("own", "a", "unsupervised", "mcc", 90.0, None, "mean", 1, 1, None, None, None, "")
 
 
 @pytest.mark.parametrize("kind", ["record", "json", "page", "figure"])

@@ -21,6 +21,14 @@ model.conditional = "vmf"
 recipe = { steps = 20, batch = 32 }
 published.unsupervised = [99.86, 0.01]
 """
+SPRITES = """
+title = "sprites"
+[[cells]]
+name = "decoded"
+world = { images = "sprites", pairs = "nat", continuous = true }
+model = { method = "beta_vae", n_components = 2 }
+recipe = { steps = 2, batch = 8 }
+"""
 QUICK = ("--components", "3", "--steps", "20", "--batch", "64", "--quiet")
 
 
@@ -68,6 +76,20 @@ def test_results_of_an_experiment(isolatent, tmp_path):
     assert (tmp_path / "out" / "report.html").read_text() == "precious"
     for text in ("sphere_vmf", "worse", "What may be claimed", "orthogonal map", "Quality"):
         assert text in page
+
+
+def test_results_on_images(isolatent, tmp_path, monkeypatch):
+    monkeypatch.setattr("isolatent.experiments.strips.POOL", 100)
+    monkeypatch.setattr("isolatent.experiments.images.TEST_POINTS", 100)
+    (tmp_path / "mine.toml").write_text(SPRITES)
+    done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
+    assert done.code == 0, done.err
+    assert isolatent("report", "out", "--out", "page.html").code == 0
+    page = (tmp_path / "page.html").read_text()
+    for k in (1, 2):
+        assert page.count(f'alt="Images while code {k} grows') == 1
+    assert page.count("data:image/png;base64,") == 2
+    assert "a β-VAE does not look at pairs" in page
 
 
 def test_mistakes_are_one_line_and_nothing_is_lost(isolatent, data, tmp_path):

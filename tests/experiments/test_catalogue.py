@@ -174,7 +174,22 @@ def test_a_file_of_ones_own(tmp_path):
             ],
         ),
         ('name = "one"', 'name = "one"\nmetrics = [1]\npublished.identity = 2', ["published.ide"]),
-        ('name = "one"', 'name = "one"\npublished.identity = [[1], 2]', ["'one': published"]),
+        *(
+            (
+                'name = "one"',
+                f'name = "one"\npublished.identity = {wrong}',
+                [
+                    "'one': published.identity.linear_r2: must be a number, or it and its spread, "
+                    "such as [99.4, 0.1], got "
+                ],
+            )
+            for wrong in ('"99.4"', "[[1], 2]", '["99.4", 0.1]', "[99.4]", "[]", "true", "nan")
+        ),
+        (
+            'name = "one"',
+            'name = "one"\npublished.identity = { value = "a" }',
+            ["'one': published.identity.linear_r2.value: Input should be a valid number"],
+        ),
         (
             "[[cells]]",
             "[cells]",
@@ -390,7 +405,7 @@ def test_whatever_stands_in_a_file_only_a_mistake_of_the_file_is_told(data):
         try:
             read_experiment(path)
         except ValueError as error:
-            assert document != IN_FULL
+            assert toml(document) != toml(IN_FULL)  # though True == 1.0
             for line in str(error).splitlines():
                 assert line.startswith(f"{path}: ")
 

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from isolatent.experiments import Experiment, as_csv, as_markdown, export, tabulate, verdict
+from isolatent.experiments.results import centre_and_spread
 
 SCORES = {"first": [0.991, 0.993, 0.998], "second": [0.55, 0.61, 0.58], "third": [0.9]}
 
@@ -42,16 +44,16 @@ def test_mean_spread_and_difference_by_hand(filled):
     rows = {(row.cell, row.approach): row for row in tabulate(filled)}
     for name, values in SCORES.items():
         row = rows[name, "unsupervised"]
-        assert row.mean == pytest.approx(100 * np.mean(values))
+        assert row.ours == pytest.approx(100 * np.mean(values))
         assert row.seeds == len(values)
         if len(values) > 1:
-            assert row.std == pytest.approx(100 * np.std(values, ddof=1))
-        assert row.difference == pytest.approx(row.mean - row.published)
+            assert row.deviation == pytest.approx(100 * np.std(values, ddof=1))
+        assert row.difference == pytest.approx(row.ours - row.published)
     assert rows["first", "unsupervised"].verdict == "within the paper's spread"
     assert rows["first", "identity"].verdict == "within 0.5 points"
     assert rows["second", "unsupervised"].verdict == "fails as published"
     assert rows["third", "unsupervised"].verdict == "worse"
-    assert rows["third", "unsupervised"].std is None
+    assert rows["third", "unsupervised"].deviation is None
     assert rows["third", "unsupervised"].runs == 3  # two of which failed
     assert "| 90.00 | 1 of 3 | 99.00 | -9.00 | worse |" in as_markdown(tabulate(filled))
     assert rows["fourth", "unsupervised"].verdict == "missing"
@@ -77,6 +79,8 @@ def test_verdicts(arguments, said):
 def test_verdicts_of_limits_and_of_runs_without_a_score():
     assert verdict(79.9, 58.0, 3.0, limits=True) == "fails as published"
     assert verdict(80.0, 58.0, 3.0, limits=True) == ("identified here, not in the paper")
+    assert verdict(79.9, None, None, limits=True) == "fails as claimed"
+    assert verdict(80.0, None, None, limits=True) == "identified, against the claim"
     assert verdict(None, 99.0, None, ended=["failed", "diverged"]) == "diverged"
     assert verdict(None, 99.0, None, ended=["failed"]) == "failed"
 
@@ -88,9 +92,9 @@ def test_every_format_holds_the_same_numbers(filled, tmp_path):
     table = pq.read_table(tmp_path / "t.parquet").to_pylist()
     text = as_markdown(rows)
     for row, from_csv, from_parquet in zip(rows, read, table, strict=True):
-        assert from_parquet["mean"] == row.mean
-        assert from_csv["mean"] == ("" if row.mean is None else repr(row.mean))
-        assert row.mean is None or f"{row.mean:.2f}" in text
+        assert from_parquet["ours"] == row.ours
+        assert from_csv["ours"] == ("" if row.ours is None else repr(row.ours))
+        assert row.ours is None or f"{row.ours:.2f}" in text
     export(rows, tmp_path / "t.md")
     assert (tmp_path / "t.md").read_text() == text
     with pytest.raises(ValueError, match="must end in"):
@@ -108,4 +112,36 @@ def test_the_latest_record_counts(filled, first_file, last_file, counts):
         path = filled.directory / "runs" / "a-b" / f"first-seed0-{name * 12}.json"
         path.write_text(json.dumps(record | {"status": "done"}))
     (row,) = [r for r in tabulate(filled) if (r.cell, r.approach) == ("first", "unsupervised")]
-    assert row.mean == pytest.approx(100 * np.mean([counts, 0.993, 0.998]))
+    assert row.ours == pytest.approx(100 * np.mean([counts, 0.993, 0.998]))
+
+
+def test_medians_are_shown_where_the_paper_has_them(tiny, store):
+    """The median and the median absolute deviation, in every format, and the heading says so."""
+    cells = [{"name": name, **tiny, "centre": "median"} for name in ("a", "b")]
+    experiment = Experiment.model_validate({"name": "own", "title": "", "cells": cells})
+    store.write_experiment(experiment)
+    values = [0.5, 0.6, 0.9, 0.65]
+    for run in experiment.runs([*range(len(values))]):
+        scores = {"unsupervised": {"linear_r2": values[run.seed]}}
+        record = {"cell": run.cell.name, "seed": run.seed, "started": "", "scores": scores}
+        if run.cell.name == "a" or run.seed == 0:
+            store.write(run, record | {"status": "done"})
+    rows = [row for row in tabulate(store) if row.approach == "unsupervised"]
+    assert rows[0].ours == pytest.approx(62.5)
+    assert rows[0].deviation == pytest.approx(100 * np.median(np.abs(np.array(values) - 0.625)))
+    assert (rows[1].ours, rows[1].deviation) == (50.0, None)
+    assert "| ours (median ± MAD) [%] |" in as_markdown(rows)
+    assert [row["centre"] for row in csv.DictReader(io.StringIO(as_csv(rows)))] == ["median"] * 2
+    mixed = as_markdown([rows[0], replace(rows[1], centre="mean")])
+    assert "| ours (mean or median) [%] |" in mixed
+    assert "| 62.50 ± 7.50 (median) |" in mixed
+
+
+@pytest.mark.parametrize("centre", ["mean", "median"])
+def test_a_centre_moves_and_stretches_with_its_values(centre):
+    values = np.random.default_rng(0).normal(size=9)
+    middle, spread = centre_and_spread(values.tolist(), centre)
+    moved = centre_and_spread((3 - 2 * values).tolist(), centre)
+    assert moved == pytest.approx((3 - 2 * middle, 2 * spread))
+    assert centre_and_spread([], centre) == (None, None)
+    assert centre_and_spread([4.0], centre) == (4.0, None)

@@ -6,8 +6,10 @@ import io
 import numpy as np
 import pytest
 
-from isolatent.experiments.strips import COLUMNS, png, strips
-from isolatent.worlds import FactorArray
+from isolatent.experiments.images import _correlation
+from isolatent.experiments.strips import COLUMNS, DEAD, png, strips
+from isolatent.pairs import FactorPairs, LaplaceTransitions, natural_transitions
+from isolatent.worlds import FactorArray, Sprites
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -17,6 +19,10 @@ def test_a_picture_is_read_back_as_it_was(channels):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype=np.uint8)
     read = np.asarray(Image.open(io.BytesIO(png(pixels))))
     np.testing.assert_array_equal(read.reshape(pixels.shape), pixels)
+
+
+def pixels_of(row):
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(row))))
 
 
 class Brightness:
@@ -36,12 +42,61 @@ def test_one_pixel_grows_and_the_other_stays(model):
     levels = np.linspace(0, 1, 11)
     images = np.stack(np.meshgrid(levels, levels, indexing="ij"), -1).reshape(121, 1, 1, 2)
     world = FactorArray(images.astype(np.float32), (11, 11))
-    shown = strips(model, world, seed=0)
+    shown = strips(model, FactorPairs(world, LaplaceTransitions()), seed=0)
     assert shown["columns"] == COLUMNS
     for code, row in enumerate(shown["rows"]):
-        picture = np.asarray(Image.open(io.BytesIO(base64.b64decode(row)))).reshape(COLUMNS, 2)
+        picture = pixels_of(row).reshape(COLUMNS, 2)
         moving, still = picture[:, code].astype(int), picture[:, 1 - code]
         assert (np.diff(moving) >= 0).all()
         assert moving[0] <= 10
         assert moving[-1] >= 245
         assert len(set(still.tolist())) == 1
+
+
+class WithNoise(Brightness):
+    """A third code that hardly varies, and by chance."""
+
+    def transform(self, x):
+        codes = super().transform(x)
+        noise = np.random.default_rng(0).normal(size=(len(codes), 1))
+        return np.concatenate([codes, 1e-3 * noise], axis=1)
+
+
+@pytest.mark.parametrize("noisy", [False, True])
+def test_a_code_that_is_almost_dead_chooses_no_images(noisy):
+    """The rows of the others are as without it, and along itself nothing happens."""
+    levels = np.sort(np.random.default_rng(1).random(11))
+    images = np.stack(np.meshgrid(levels, levels, indexing="ij"), -1).reshape(121, 1, 1, 2)
+    pairs = FactorPairs(FactorArray(images.astype(np.float32), (11, 11)), LaplaceTransitions())
+    shown = strips(WithNoise() if noisy else Brightness(), pairs, seed=0)
+    without = strips(Brightness(), pairs, seed=0)
+    assert shown["rows"][:2] == without["rows"]
+    assert max(shown["spreads"]) == 1
+    assert (np.array(shown["spreads"]) < DEAD).tolist() == [False, False, True][: 2 + noisy]
+    if noisy:
+        still = pixels_of(shown["rows"][2]).reshape(COLUMNS, 2)
+        assert (still == still[0]).all()
+
+
+class Size:
+    """Codes are two sums over all pixels, which binary images and anti-aliased ones differ in."""
+
+    def __init__(self):
+        self.seen = []
+
+    def transform(self, x):
+        pixels = np.asarray(x).reshape(len(x), -1)
+        self.seen.append(bool(((pixels > 0) & (pixels < 1)).any()))
+        return np.stack([pixels.mean(1), pixels[:, ::2].mean(1)], 1)
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+def test_images_are_of_the_kind_that_the_model_was_trained_on(continuous, monkeypatch):
+    monkeypatch.setattr("isolatent.experiments.strips.POOL", 100)
+    monkeypatch.setattr("isolatent.experiments.images.TEST_POINTS", 100)
+    pairs = FactorPairs(Sprites(), natural_transitions(), continuous=continuous)
+    model = Size()
+    rows = strips(model, pairs, seed=0)["rows"]
+    assert np.shape(_correlation(model, pairs, seed=0)) == (5, 2)
+    assert set(model.seen) == {continuous}
+    assert all((len(np.unique(pixels_of(row))) > 2) == continuous for row in rows)

@@ -43,6 +43,20 @@ model.encoder = "conv"
 published.unsupervised = 99.0
 """
 
+SPRITES = """
+title = "Sprites, hardly trained"
+[defaults]
+world = { images = "sprites", pairs = "nat", continuous = true }
+[[cells]]
+name = "nearest"
+model = { method = "infonce", n_components = 2 }
+recipe = { steps = 4, batch = 16, cooldown = 0.0 }
+[[cells]]
+name = "decoded"
+model = { method = "slow_vae", n_components = 3 }
+recipe = { steps = 2, batch = 8 }
+"""
+
 
 def make_cell(name, published=99.0, spread=0.2, **changes):
     """A cell as ``experiments/<name>.json`` has it; the figures are per cent."""
@@ -165,4 +179,17 @@ def reproduced(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reproduced")
     (folder / "tiny.toml").write_text(TINY)
     reproduce(find_experiment(folder / "tiny.toml"), Store(folder / "out"), [0, 1], jobs=1)
+    return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def sprites(tmp_path_factory):
+    """A directory in which an encoder and a VAE were really trained on images, for a moment."""
+    folder = tmp_path_factory.mktemp("sprites")
+    (folder / "sprites.toml").write_text(SPRITES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("isolatent.experiments.strips.POOL", 200)
+        patch.setattr("isolatent.experiments.images.TEST_POINTS", 200)
+        experiment = find_experiment(folder / "sprites.toml")
+        reproduce(experiment, Store(folder / "out"), [0], jobs=1)
     return folder / "out"

@@ -41,6 +41,12 @@ addEventListener("load", () => {
                                  && t.top > box.top - 2 && t.bottom < box.bottom + 2),
     };
   });
+  told.images = [...document.images].map((image) => ({
+    drawn: image.complete && image.naturalWidth > 0,
+    stretched: image.width / image.height - image.naturalWidth / image.naturalHeight,
+    width: image.width,
+    named: image.alt !== "",
+  }));
   const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
   const channel = (c) => linear(c / 255);
   const luminance = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
@@ -122,7 +128,7 @@ def probe(folder, page, width, dark):
 
 
 @pytest.fixture(scope="module")
-def pages(results, reproduced):
+def pages(results, reproduced, sprites):
     """Of an experiment, made up and real, of a fit with and without the truth."""
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
     recipe = iso.Recipe(steps=60, batch=128)
@@ -132,6 +138,7 @@ def pages(results, reproduced):
     return {
         "runs": page_of_runs(results),
         "real": page_of_runs(read_results(reproduced)),
+        "images": page_of_runs(read_results(sprites)),
         "fit": page_of_fit(model, x, command="isolatent fit x.npy " + "--option value " * 30),
         "demo": page_of_fit(model, x, z.numpy(), truth=[9.0]),
     }
@@ -174,6 +181,19 @@ def test_the_table_sorts_by_every_column(pages, tmp_path, name):
             assert known == sorted(known, key=lambda v, sign=sign: sign * v)
             assert all(text == "–" for text in shown[len(known) :])  # what is missing comes last
     assert told["sorts"]["Verdict"][0][1][0].startswith("✗")
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
+def test_strips_are_drawn_and_fit(pages, tmp_path, width, dark):
+    told = probe(tmp_path, pages["images"], width, dark)
+    assert told["overflow"] <= 0
+    assert told["faint"] == []
+    assert len(told["images"]) == sum(len(cell.strips.rows) for cell in pages["images"].cells) == 5
+    for image in told["images"]:
+        assert image["drawn"]
+        assert image["named"]
+        assert abs(image["stretched"]) < 0.3
+        assert 300 < image["width"] < width
 
 
 def test_the_page_as_it_is_written_says_nothing_on_the_console(pages, tmp_path):

@@ -74,6 +74,7 @@ def page_with(text):
         verdict,
         ((text, text),),
         (Score(text, text, text, promised=True),),
+        (Score(text, text, text),),
         (Curve(text, moments),),
         text,
         numbers,
@@ -97,7 +98,11 @@ def page_with(text):
         (text,),
     )
     rows = tuple(
-        Row(text, Result(name, text, text, text, 50.0, 1.0, 3, 3, 60.0, None, -10.0, text), verdict)
+        Row(
+            text,
+            Result(name, text, text, text, 50.0, 1.0, "mean", 3, 3, 60.0, None, -10.0, text),
+            verdict,
+        )
         for name in (text, f"{text}2")
     )
     return Page(text, (text,), rows, (cell,), ((text, text),))

@@ -17,7 +17,9 @@ spreads = st.none() | st.floats(0, 30)
 def row(mean, published, spread=None, runs=1, seeds=None, **about):
     seeds = (0 if mean is None else runs) if seeds is None else seeds
     told = verdict(mean, published, spread, **about)
-    return Row("e", "c", "unsupervised", "mcc", mean, None, seeds, runs, published, spread, 0, told)
+    return Row(
+        "e", "c", "unsupervised", "mcc", mean, None, "mean", seeds, runs, published, spread, 0, told
+    )
 
 
 @given(scores, scores, scores, spreads)
@@ -48,6 +50,8 @@ def test_a_limit_is_reached_by_a_low_score_alone(ours, paper):
         (row(None, None, ended=["failed"]), "failed", True),
         (row(99.0, 99.0, runs=3, seeds=2), "failed", True),
         (row(99.0, None), "open", False),
+        (row(50.0, None, limits=True), "limit", False),
+        (row(99.0, None, limits=True), "open", False),
     ],
 )
 def test_what_is_red(given, kind, bad):
@@ -70,7 +74,7 @@ def test_runs_become_rows(results):
     ]
     first = page.table[0].result
     assert first.seeds == first.runs == 3
-    assert first.mean == pytest.approx(99.1)
+    assert first.ours == pytest.approx(99.1)
     assert ("Run shown below", "seed 1, the median") in page.cells[0].facts
     assert page.cells[4].learned == (5, 9, 16, 21)
     assert page.cells[4].paired
@@ -97,7 +101,7 @@ def test_the_order_of_the_seeds_does_not_matter(run_of, cell_of, results_of):
     one, other = (
         page_of_runs([results_of([cell_of("a")], part)]) for part in (records, records[::-1])
     )
-    assert one.table[0].result.mean == pytest.approx(other.table[0].result.mean)
+    assert one.table[0].result.ours == pytest.approx(other.table[0].result.ours)
     assert one.cells[0].scatter == other.cells[0].scatter
 
 
@@ -154,3 +158,19 @@ def test_real_runs_are_shown(reproduced):
     claims = [cell.guarantee["equivalence"] for cell in (vmf, two)]
     for text in ("sphere_vmf", "two_values", "worse", "Quality", *claims, "Copy the command"):
         assert text in html
+
+
+def test_medians_are_shown_where_the_cell_asks_for_them(run_of, cell_of, results_of):
+    records = [
+        run_of(name, seed, value) for name in "ab" for seed, value in enumerate((0.5, 0.6, 0.9))
+    ]
+    median, mean = cell_of("a", centre="median"), cell_of("b")
+    page = page_of_runs([results_of([median], records)])
+    assert ("Ours (median), R² (linear)", "60.10 ± 10.10 %") in page.cells[0].facts
+    assert any(score.text == "60.10 ± 10.10 %" for score in page.cells[0].scores)
+    html = render_page(page)
+    assert "Ours (median ± MAD) [%]" in html
+    assert "Medians ± median absolute deviations (MAD) over seeds" in html
+    html = render_page(page_of_runs([results_of([median, mean], records)]))
+    assert "60.10 ± 10.10 (median)<" in html
+    assert "Ours (mean or median) [%]" in html

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 from types import TracebackType
 from typing import Any, Self
@@ -12,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from isolatent.experiments.results import spread_text
+from isolatent.experiments.results import centre_and_spread, ours_heading, spread_text
 from isolatent.experiments.runner import Event
 from isolatent.experiments.spec import AnyCell, Experiment
 
@@ -86,7 +85,7 @@ class ReproductionDisplay:
     def table(self) -> Table:
         """The cells, or those that changed last if all would not fit on the screen."""
         table = Table(
-            *("cell", "score", "ours [%]", "seeds", "paper [%]", ""),
+            *("cell", "score", self._ours(), "seeds", "paper [%]", ""),
             title=self.experiment.name,
             caption=f"{self.finished} of {self.total} runs",
         )
@@ -100,13 +99,13 @@ class ReproductionDisplay:
                 table.add_row(*self._cells(cell))
         return table
 
+    def _ours(self) -> str:
+        return ours_heading({cell.centre for cell in self.experiment.cells})
+
     def _cells(self, cell: AnyCell) -> list[str]:
         records = self.records[cell.name].values()
         scores = [s for r in records if (s := _score(cell, r)) is not None]
-        ours = ""
-        if scores:
-            spread = statistics.stdev(scores) if len(scores) > 1 else None
-            ours = spread_text(statistics.fmean(scores), spread)
+        ours = spread_text(*centre_and_spread(scores, cell.centre))
         running = sum(name == cell.name for name, _ in self.running)
         states = [r["status"] for r in records if r["status"] != "done"]
         notes = [f"{running} running"] if running else []

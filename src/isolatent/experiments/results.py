@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from isolatent.checks import check_one_of
+from isolatent.experiments.settings import CENTRES
 from isolatent.experiments.store import Store
 
 __all__ = [
@@ -18,7 +19,10 @@ __all__ = [
     "Row",
     "as_csv",
     "as_markdown",
+    "centre_and_spread",
     "export",
+    "ours_heading",
+    "ours_text",
     "rows_of",
     "seeds_text",
     "spread_text",
@@ -29,7 +33,9 @@ __all__ = [
 FORMATS = ("markdown", "csv", "parquet")
 CLOSE = 0.5  # points
 NOT_IDENTIFIED = 80.0  # per cent, below which the factors were not found one by one
-IDENTIFIED = "identified here, not in the paper"
+# Where the paper's claim is a failure: what is said if it fails here, too, and if it does not.
+LIMITS = ("fails as published", "identified here, not in the paper")
+CLAIMED_LIMITS = ("fails as claimed", "identified, against the claim")  # there is no figure
 
 
 @dataclass(frozen=True)
@@ -41,12 +47,14 @@ class Row:
         cell: Its name.
         approach: ``"identity"``, ``"supervised"`` or ``"unsupervised"``.
         metric: The score.
-        mean: Over seeds.
-        std: The sample standard deviation over seeds, of two or more.
+        ours: The mean or the median over seeds.
+        deviation: The sample standard deviation over seeds, or the median absolute deviation; of
+            two or more.
+        centre: Which of them: ``"mean"`` or ``"median"``, for the paper's figure, too.
         seeds: How many runs gave the score.
         runs: How many have ended, also those that diverged or failed.
-        published: The paper's mean.
-        spread: The paper's standard deviation.
+        published: The paper's mean or median.
+        spread: The paper's deviation.
         difference: Ours less the paper's.
         verdict: What :func:`verdict` says.
     """
@@ -55,8 +63,9 @@ class Row:
     cell: str
     approach: str
     metric: str
-    mean: float | None
-    std: float | None
+    ours: float | None
+    deviation: float | None
+    centre: str
     seeds: int
     runs: int
     published: float | None
@@ -82,7 +91,7 @@ def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
         >>> cell = {"name": "a", "metrics": ["mcc"], "published": paper}
         >>> record = {"cell": "a", "scores": {"unsupervised": {"mcc": 0.9}}}
         >>> (row,) = rows_of({"name": "own", "cells": [cell]}, [record])
-        >>> row.mean, row.verdict
+        >>> row.ours, row.verdict
         (90.0, 'worse')
     """
     return [
@@ -104,22 +113,24 @@ def _row(
     scores = [((record.get("scores") or {}).get(approach) or {}).get(metric) for record in records]
     values = [100 * float(score) for score in scores if score is not None]
     paper = cell.get("published", {}).get(approach, {}).get(metric, {})
-    mean = statistics.fmean(values) if values else None
+    centre = cell.get("centre", "mean")
+    ours, deviation = centre_and_spread(values, centre)
     published = paper.get("value")
     return Row(
         experiment=experiment,
         cell=cell["name"],
         approach=approach,
         metric=metric,
-        mean=mean,
-        std=statistics.stdev(values) if len(values) > 1 else None,
+        ours=ours,
+        deviation=deviation,
+        centre=centre,
         seeds=len(values),
         runs=len(records),
         published=published,
         spread=paper.get("spread"),
-        difference=None if mean is None or published is None else mean - published,
+        difference=None if ours is None or published is None else ours - published,
         verdict=verdict(
-            mean,
+            ours,
             published,
             paper.get("spread"),
             limits=metric in cell.get("limits", ()) and approach == "unsupervised",
@@ -128,20 +139,42 @@ def _row(
     )
 
 
+def centre_and_spread(
+    values: Sequence[float], centre: str = "mean"
+) -> tuple[float | None, float | None]:
+    """The mean and the sample standard deviation, or the median and the median absolute deviation.
+
+    None where there is no value; a spread takes two.
+
+    Example:
+        >>> centre_and_spread([1.0, 2.0, 9.0], "median"), centre_and_spread([1.0, 3.0])
+        ((2.0, 1.0), (2.0, 1.4142135623730951))
+    """
+    check_one_of("centre", centre, CENTRES)
+    if not values:
+        return None, None
+    if centre == "mean":
+        spread = statistics.stdev(values) if len(values) > 1 else None
+        return statistics.fmean(values), spread
+    median = statistics.median(values)
+    distances = [abs(value - median) for value in values]
+    return median, statistics.median(distances) if len(values) > 1 else None
+
+
 def verdict(
-    mean: float | None,
+    ours: float | None,
     published: float | None,
     spread: float | None,
     *,
     limits: bool = False,
     ended: Sequence[str] = (),
 ) -> str:
-    """What a mean score says about a published one, in per cent.
+    """What our score says about a published one, in per cent.
 
     Args:
-        mean: Ours; None if no run gave one.
+        ours: Our mean or median; None if no run gave one.
         published: The paper's.
-        spread: Its standard deviation.
+        spread: Its deviation.
         limits: Whether the claim is that the factors are not identified.
         ended: How the runs ended, for those that gave no score.
 
@@ -149,13 +182,14 @@ def verdict(
         >>> verdict(99.8, 99.86, 0.01), verdict(55.0, 58.26, 3.0, limits=True)
         ('within 0.5 points', 'fails as published')
     """
-    if mean is None:
+    if ours is None:
         return next((kind for kind in ("diverged", "failed") if kind in ended), "missing")
     if limits:
-        return "fails as published" if mean < NOT_IDENTIFIED else IDENTIFIED
+        fails, found = LIMITS if published is not None else CLAIMED_LIMITS
+        return fails if ours < NOT_IDENTIFIED else found
     if published is None:
         return "nothing published"
-    difference = round(mean - published, 9)
+    difference = round(ours - published, 9)
     if spread is not None and abs(difference) <= spread:
         return "within the paper's spread"
     if abs(difference) <= CLOSE:
@@ -167,17 +201,19 @@ def as_markdown(rows: Sequence[Row]) -> str:
     """One table for each experiment."""
     lines: list[str] = []
     for experiment in dict.fromkeys(row.experiment for row in rows):
+        own = [row for row in rows if row.experiment == experiment]
+        centres = {row.centre for row in own}
         lines += [f"## {experiment}", ""] if not lines else ["", f"## {experiment}", ""]
         lines.append(
-            "| cell | approach | score | ours [%] | seeds | paper [%] | difference | verdict |"
+            f"| cell | approach | score | {ours_heading(centres)} | seeds | paper [%] | difference "
+            "| verdict |"
         )
         lines.append("|---|---|---|---|---|---|---|---|")
-        for row in rows:
-            if row.experiment == experiment:
-                cells = [row.cell, row.approach, row.metric, spread_text(row.mean, row.std)]
-                cells += [seeds_text(row), spread_text(row.published, row.spread)]
-                cells += ["" if row.difference is None else f"{row.difference:+.2f}", row.verdict]
-                lines.append(f"| {' | '.join(cells)} |")
+        for row in own:
+            cells = [row.cell, row.approach, row.metric, ours_text(row, mixed=len(centres) > 1)]
+            cells += [seeds_text(row), spread_text(row.published, row.spread)]
+            cells += ["" if row.difference is None else f"{row.difference:+.2f}", row.verdict]
+            lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -186,6 +222,25 @@ def spread_text(value: float | None, spread: float | None) -> str:
     if value is None:
         return ""
     return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
+
+
+def ours_heading(centres: Collection[str]) -> str:
+    """The heading of a column of ours.
+
+    Example:
+        >>> ours_heading({"mean"}), ours_heading({"median"})
+        ('ours [%]', 'ours (median ± MAD) [%]')
+    """
+    if set(centres) <= {"mean"}:
+        return "ours [%]"
+    only = set(centres) == {"median"}
+    return "ours (median ± MAD) [%]" if only else "ours (mean or median) [%]"
+
+
+def ours_text(row: Row, mixed: bool = False) -> str:
+    """Ours with its deviation; in a table that mixes them, medians are marked."""
+    text = spread_text(row.ours, row.deviation)
+    return f"{text} (median)" if mixed and text and row.centre == "median" else text
 
 
 def seeds_text(row: Row) -> str:
@@ -208,7 +263,7 @@ def _write_parquet(rows: Sequence[Row], path: Path) -> None:
     import pyarrow.parquet as pq
 
     kinds = {"seeds": pa.int64(), "runs": pa.int64()} | {
-        name: pa.float64() for name in ("mean", "std", "published", "spread", "difference")
+        name: pa.float64() for name in ("ours", "deviation", "published", "spread", "difference")
     }
     schema = pa.schema([(field.name, kinds.get(field.name, pa.string())) for field in fields(Row)])
     pq.write_table(pa.Table.from_pylist([asdict(row) for row in rows], schema=schema), path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -21,27 +22,38 @@ __all__ = [
 ]
 
 # Fields of a cell on which its result does not depend: every run records all scores there are.
-BESIDE = {"name", "metrics", "published", "matches", "limits", "note"}
+BESIDE = {"name", "metrics", "published", "centre", "matches", "limits", "note"}
+CENTRES = ("mean", "median")
 FILE_NAME = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
 
 
 def _published(written: Any) -> Any:
     """``99.42`` or ``[99.42, 0.05]`` in full."""
-    if isinstance(written, list):
-        if len(written) != 2:
-            raise ValueError(f"must be a value, or a value and its spread, got {written!r}")
-        return {"value": float(written[0]), "spread": float(written[1])}
-    if isinstance(written, int | float) and not isinstance(written, bool):
-        return {"value": float(written)}
-    return written
+    if isinstance(written, dict | Published):
+        return written
+    parts = written if isinstance(written, list) else [written]
+    if not all(map(_is_score, parts)) or len(parts) != (2 if isinstance(written, list) else 1):
+        raise ValueError(
+            f"must be a number, or it and its spread, such as [99.4, 0.1], got {written!r}"
+        )
+    return dict(zip(("value", "spread"), map(float, parts), strict=False))
 
 
-def _by_metric(written: Any, metrics: Any) -> Any:
+def _is_score(value: Any) -> bool:
+    """Whether it is a number that a float can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 1e300
+
+
+def _by_metric(approach: str, written: Any, metrics: Any) -> Any:
     """Published values by metric; a value that stands alone is that of the only metric."""
     if isinstance(written, dict) and "value" not in written:
         return written
-    if not isinstance(metrics, list) or len(metrics) != 1:
-        raise ValueError(f"published must name the metric of {written!r}: one of {metrics}")
+    if not isinstance(metrics, list) or len(metrics) != 1 or not isinstance(metrics[0], str):
+        raise ValueError(
+            f"published.{approach} must name the metric of {written!r}: one of {metrics}"
+        )
     return {metrics[0]: written}
 
 
@@ -68,8 +80,8 @@ class Published(Spec):
     """A published score, in per cent.
 
     Attributes:
-        value: The mean.
-        spread: The standard deviation over seeds, if it was printed.
+        value: The mean or median over seeds, as the cell's ``centre`` says.
+        spread: The standard or absolute deviation over seeds, if it was printed.
     """
 
     value: float
@@ -87,6 +99,8 @@ class Setting(Spec):
             be written without brackets.
         published: For some approaches the published scores by metric, in per cent; of a single
             metric its name may be left out.
+        centre: What the published scores are over seeds, and so what is shown of ours:
+            ``"mean"``, with the standard deviation, or ``"median"``, with the median absolute one.
         matches: Whether the model's assumptions hold in the world, if the paper says.
         limits: The metrics of which the claim is that they *fail* here, or true for all.
         note: A remark for the reader of the table.
@@ -100,6 +114,7 @@ class Setting(Spec):
         Literal["identity", "supervised", "unsupervised"],
         dict[str, Annotated[Published, BeforeValidator(_published)]],
     ] = {}
+    centre: Annotated[str, one_of(CENTRES)] = "mean"
     matches: bool | None = None
     limits: list[str] = []
     note: str = ""
@@ -115,7 +130,7 @@ class Setting(Spec):
         full["metrics"] = metrics = [metrics] if isinstance(metrics, str) else metrics
         if isinstance(full.get("published"), dict):
             full["published"] = {
-                approach: _by_metric(values, metrics)
+                approach: _by_metric(approach, values, metrics)
                 for approach, values in full["published"].items()
             }
         if isinstance(limits := full.get("limits"), bool):

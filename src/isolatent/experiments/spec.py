@@ -10,6 +10,7 @@ from isolatent import __version__
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.settings import FILE_NAME, Spec, hash_of, plain, what_matters
+from isolatent.files import file_name
 
 __all__ = ["AnyCell", "Experiment", "Run"]
 
@@ -55,7 +56,7 @@ class Run(Spec):
     @property
     def file(self) -> str:
         """Where the result belongs, below the directory of results."""
-        folder = self.experiment.replace("/", "-")
+        folder = file_name(self.experiment)
         return f"runs/{folder}/{self.cell.name}-seed{self.seed}-{self.hash[:12]}.json"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from isolatent.experiments.settings import plain, what_matters
 from isolatent.experiments.spec import Experiment, Run
-from isolatent.files import write_whole
+from isolatent.files import file_name, write_whole
 
 __all__ = ["Store"]
 
@@ -60,7 +60,7 @@ class Store:
 
         A file that is no record is passed over, and so is the record of a cell that has changed.
         """
-        folder = self.directory / "runs" / experiment.replace("/", "-")
+        folder = self.directory / "runs" / file_name(experiment)
         asked = _read(self._asked(experiment)) or {"cells": []}
         cells = {cell["name"]: what_matters(cell) for cell in asked["cells"]}
         latest: dict[tuple[str, int], dict[str, Any]] = {}
@@ -77,7 +77,7 @@ class Store:
         return [latest[key] for key in sorted(latest)]
 
     def _asked(self, experiment: str) -> Path:
-        return self.directory / "experiments" / f"{experiment.replace('/', '-')}.json"
+        return self.directory / "experiments" / f"{file_name(experiment)}.json"
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -11,35 +11,39 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from isolatent.worlds import FactorWorld
+from isolatent.experiments.views import observe_factors, sample_factors
+from isolatent.pairs import FactorPairs
 
-__all__ = ["png", "strips"]
+__all__ = ["DEAD", "png", "strips"]
 
 POOL = 20_000  # images to choose the nearest from
 COLUMNS = 9
 ENDS = (2.0, 98.0)  # percentiles between which a code is moved
+DEAD = 0.1  # a code whose standard deviation is less than this share of the largest
 STRIP_SEED = 2_000_003
 
 Array = NDArray[Any]
 
 
-def strips(model: Any, world: FactorWorld, seed: int) -> dict[str, Any]:
+def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
     """Images along each code, from its 2nd to its 98th percentile.
 
     The other codes stay at those of one image in the middle of all. A model with a decoder draws
     what it thinks of (``"decoded"``); of an encoder alone the image whose codes are nearest is
-    shown (``"nearest"``), in units of each code's standard deviation.
+    shown (``"nearest"``), in units of each code's standard deviation. Codes that are almost dead
+    count in units of the largest one instead: in their own, noise would choose the images.
 
     Returns:
-        ``kind``; ``rows``, a PNG in base64 for each code; the ``columns`` of each, and their
-        ``size`` in pixels.
+        ``kind``; ``rows``, a PNG in base64 for each code; ``spreads``, the standard deviation of
+        each as a share of the largest; the ``columns`` of each row, and their ``size`` in pixels.
     """
-    y = world.sample_factors(POOL, Generator().manual_seed(seed + STRIP_SEED))
+    y = sample_factors(pairs, POOL, Generator().manual_seed(seed + STRIP_SEED))
     codes = np.concatenate(
-        [np.asarray(model.transform(world.observe(part))) for part in y.split(2048)]
+        [np.asarray(model.transform(observe_factors(pairs, part))) for part in y.split(2048)]
     )
-    scale = codes.std(0)
-    scale[scale == 0] = 1.0
+    deviations = codes.std(0).astype(np.float64)
+    largest = deviations.max() or 1.0
+    scale = np.where(deviations < DEAD * largest, largest, deviations)
     middle = codes[np.square((codes - np.median(codes, 0)) / scale).sum(1).argmin()]
     wanted = np.repeat(middle[None], codes.shape[1] * COLUMNS, 0)
     for k in range(codes.shape[1]):
@@ -50,10 +54,11 @@ def strips(model: Any, world: FactorWorld, seed: int) -> dict[str, Any]:
         kind, images = "decoded", np.asarray(model.decode(wanted))
     else:
         chosen = [_nearest(codes / scale, point) for point in wanted / scale]
-        kind, images = "nearest", world.observe(y[chosen]).numpy()
+        kind, images = "nearest", observe_factors(pairs, y[chosen]).numpy()
     tiles = images.reshape(codes.shape[1], COLUMNS, *images.shape[1:])
     return {
         "kind": kind,
+        "spreads": [float(f"{share:.3g}") for share in deviations / largest],
         "columns": COLUMNS,
         "size": int(images.shape[-1]),
         "rows": [base64.b64encode(png(_joined(row))).decode() for row in tiles],

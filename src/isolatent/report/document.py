@@ -14,7 +14,8 @@ from isolatent.files import write_whole
 from isolatent.report.colours import style_of_colours
 from isolatent.report.markup import Markup, element
 from isolatent.report.page import Page
-from isolatent.report.sections import cell_section, facts_list
+from isolatent.report.parts import facts_list
+from isolatent.report.sections import cell_section
 from isolatent.report.table import results_table
 
 __all__ = ["is_report", "render_page", "write_report"]

@@ -82,12 +82,14 @@ class Strips:
         rows: A PNG file in base64 for each code.
         columns: Images along each.
         size: Pixels of one image's side.
+        spreads: The standard deviation of each code as a share of the largest, if it is known.
     """
 
     kind: str
     rows: tuple[str, ...]
     columns: int
     size: int
+    spreads: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,7 @@ class Cell:
         verdict: What came of the comparison with a paper.
         facts: Short statements, label and text.
         scores: Scores, where the truth is known.
+        intervals: The scores of each run with their intervals; ``of`` is the run.
         curves: Training, one curve for each run.
         quality: What the curves' quality is, for the axis.
         correlations: |corr| of true (rows) and aligned recovered (columns) factors.
@@ -120,6 +123,7 @@ class Cell:
     verdict: Verdict | None = None
     facts: Facts = ()
     scores: tuple[Score, ...] = ()
+    intervals: tuple[Score, ...] = ()
     curves: tuple[Curve, ...] = ()
     quality: str = "score"
     correlations: Matrix = ()

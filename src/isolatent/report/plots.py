@@ -151,8 +151,8 @@ def _draw_rows(ax: Any, rows: list[Row]) -> None:
     for y, row in zip(places, rows, strict=True):
         if row.published is not None:
             ax.errorbar(row.published, y, xerr=row.spread, **_ring("#55544e"))
-        if row.mean is not None:
-            ax.errorbar(row.mean, y, xerr=row.std, **_dot(COLOURS[0]))
+        if row.ours is not None:
+            ax.errorbar(row.ours, y, xerr=row.deviation, **_dot(COLOURS[0]))
     several = len({row.metric for row in rows}) > 1
     labels = [f"{row.cell} ({score_name(row.metric)})" if several else row.cell for row in rows]
     ax.set_yticks(places, labels, fontsize="small")
@@ -176,12 +176,12 @@ def _draw_lines(
     """The score against what is swept; the paper's dashed in the same colour."""
     for k, (name, points) in enumerate(series.items()):
         colour, mark = COLOURS[k % len(COLOURS)], MARKS[k // len(COLOURS) % len(MARKS)]
-        own = [(x, row) for x, cell in points if (row := cells[cell]).mean is not None]
+        own = [(x, row) for x, cell in points if (row := cells[cell]).ours is not None]
         paper = [(x, row) for x, cell in points if (row := cells[cell]).published is not None]
         ax.errorbar(
             [x for x, _ in own],
-            [row.mean for _, row in own],
-            yerr=[row.std or 0.0 for _, row in own],
+            [row.ours for _, row in own],
+            yerr=[row.deviation or 0.0 for _, row in own],
             **(_dot(colour) | {"fmt": f"{mark}-"}),
             label=name or "ours",
         )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Real
-from typing import Any, TypeAlias
+from typing import Any
 
+from pydantic import ValidationError
+
+from isolatent.experiments.image_cells import ImageCell
+from isolatent.experiments.predictions import expected_guarantee
 from isolatent.experiments.results import Row as Result
-from isolatent.experiments.results import rows_of, spread_text
-from isolatent.report.page import (
-    Cell,
-    Curve,
-    Facts,
-    Matrix,
-    Moment,
-    Page,
-    Row,
-    Scatter,
-    Score,
-    Strips,
+from isolatent.experiments.results import centre_and_spread, ours_text, rows_of, spread_text
+from isolatent.report.page import Cell, Facts, Page, Row, Score
+from isolatent.report.reading import (
+    Record,
+    read_absolute,
+    read_curve,
+    read_number,
+    read_scatter,
+    read_strips,
+    read_weights,
 )
 from isolatent.report.stored import Results
 from isolatent.report.table import score_name
@@ -29,13 +29,12 @@ from isolatent.report.verdicts import judge, worst
 
 __all__ = ["page_of_runs"]
 
-Record: TypeAlias = Mapping[str, Any]
-
 SCORED = {
     "identity": "observations as they are",
     "unsupervised": "recovered",
     "supervised": "trained on the factors",
 }
+ELSEWHERE = "again"  # a directory for runs that are done once more
 QUALITY = "linear_r2"  # what runs measure while they train
 ALIGNED = {
     "assignment": "after the best assignment, and with the sign that correlates",
@@ -93,27 +92,28 @@ def _rows_and_cell(
     table = [Row(heading, row, judge(row)) for row in rows if row.approach == rows[-1].approach]
     result = table[0].result
     shown = _median(records, result)
-    learned, truth = _weights(shown.get("scale"))
+    learned, truth = read_weights(shown.get("scale"))
     cell = Cell(
         heading,
         verdict=worst([row.verdict for row in table]),
         facts=_facts(spec, records, result, shown),
         scores=_scores(records, rows, _promised(shown)),
-        curves=tuple(c for record in records if (c := _curve(record)).moments),
+        intervals=tuple(_intervals(records, result.approach)),
+        curves=tuple(c for record in records if (c := read_curve(record)).moments),
         quality=score_name(QUALITY),
-        correlations=_absolute(shown.get("correlation")),
-        scatter=_scatter(shown.get("scatter")),
+        correlations=read_absolute(shown.get("correlation")),
+        scatter=read_scatter(shown.get("scatter")),
         factors=tuple(map(str, shown.get("factors") or ())),
         alignment=""
         if shown.get("strips")
         else ALIGNED.get(shown.get("alignment", "assignment"), ""),
-        strips=_strips(shown.get("strips")),
+        strips=read_strips(shown.get("strips")),
         learned=learned,
         truth=truth,
         paired=True,
-        guarantee=g if isinstance(g := shown.get("guarantee"), Mapping) else None,
+        guarantee=_guarantee(spec, shown),
         spec=spec,
-        command=None if (command := shown.get("command")) is None else str(command),
+        command=_again(shown.get("command")),
         errors=tuple(
             f"seed {record.get('seed', '?')} {record.get('status', 'failed')}: {error}"
             for record in records
@@ -145,14 +145,15 @@ def _summary(table: Sequence[Row]) -> tuple[str, ...]:
 def _facts(spec: Mapping[str, Any], records: list[Record], result: Result, shown: Record) -> Facts:
     name = score_name(result.metric)
     facts = []
-    if result.mean is not None:
-        facts.append((f"Ours, {name}", f"{spread_text(result.mean, result.std)} %"))
+    if result.ours is not None:
+        ours = "Ours (median)" if result.centre == "median" else "Ours"
+        facts.append((f"{ours}, {name}", f"{ours_text(result)} %"))
     if result.published is not None:
         facts.append((f"Paper, {name}", f"{spread_text(result.published, result.spread)} %"))
     if seeds := ", ".join(str(r["seed"]) for r in records if r.get("seed") is not None):
         facts.append(("Seeds", seeds))
     times = [(record.get("seconds") or {}).get("total") for record in records]
-    if seconds := [s for time in times if (s := _number(time)) is not None]:
+    if seconds := [s for time in times if (s := read_number(time)) is not None]:
         facts.append(("Time of a run", f"{statistics.fmean(seconds):.3g} s"))
     if result.seeds > 1 and shown.get("seed") is not None:
         facts.append(("Run shown below", f"seed {shown['seed']}, the median"))
@@ -176,7 +177,7 @@ def _shown(item: Any) -> str | None:
     """A number, a word, or yes and no."""
     if isinstance(item, bool):
         return "yes" if item else "no"
-    number = _number(item)
+    number = read_number(item)
     return item if isinstance(item, str) else None if number is None else f"{number:.3g}"
 
 
@@ -187,6 +188,24 @@ def _versions(records: Iterable[Record]) -> Facts:
             found.setdefault(str(name), {})[str(number)] = None
     told = [f"{name} {' and '.join(numbers)}" for name, numbers in sorted(found.items())]
     return (("Software", ", ".join(told)),) if told else ()
+
+
+def _guarantee(spec: Mapping[str, Any], record: Record) -> Mapping[str, Any] | None:
+    """The card of a run; that of images follows from the cell alone, so that all have one."""
+    if "images" in (spec.get("world") or {}):
+        try:
+            return expected_guarantee(ImageCell.model_validate(spec)).to_dict()
+        except ValidationError:
+            pass
+    card = record.get("guarantee")
+    return card if isinstance(card, Mapping) else None
+
+
+def _again(command: Any) -> str | None:
+    """What does a run once more: in a directory of its own, since what is finished is not done."""
+    if not isinstance(command, str):
+        return None
+    return command if "--out" in command else f"{command} --out {ELSEWHERE}"
 
 
 def _promised(record: Record) -> str | None:
@@ -203,17 +222,28 @@ def _scores(records: list[Record], rows: list[Result], promised: str | None) -> 
         of = SCORED.get(approach, approach)
         own = [(record.get("scores") or {}).get(approach) or {} for record in records]
         for name in dict.fromkeys(name for scores in own for name in scores):
-            values = [100 * v for scores in own if (v := _number(scores.get(name))) is not None]
+            values = [100 * v for scores in own if (v := read_number(scores.get(name))) is not None]
             if values:
-                spread = statistics.stdev(values) if len(values) > 1 else None
-                text = spread_text(statistics.fmean(values), spread) + " %"
+                text = spread_text(*centre_and_spread(values, rows[0].centre)) + " %"
                 bold = approach == "unsupervised" and name == promised
                 found.append(Score(name, of, text, bold))
         for row in rows:
-            if row.approach == approach and None not in (row.mean, row.published):
+            if row.approach == approach and None not in (row.ours, row.published):
                 text = spread_text(row.published, row.spread) + " %"
                 found.append(Score(row.metric, f"{of}, paper", text))
     return tuple(found)
+
+
+def _intervals(records: list[Record], approach: str) -> Iterator[Score]:
+    """The scores of each run that has intervals for them."""
+    for record in records:
+        known, scores = record.get("intervals"), (record.get("scores") or {}).get(approach) or {}
+        for name, bounds in known.items() if isinstance(known, Mapping) else ():
+            ends = bounds if isinstance(bounds, Sequence) and len(bounds) == 2 else (None, None)
+            value, low, high = map(read_number, (scores.get(name), *ends))
+            if value is not None and low is not None and high is not None:
+                text = f"{100 * value:.2f} [{100 * low:.2f}, {100 * high:.2f}]"
+                yield Score(str(name), f"seed {record.get('seed', '?')}", text)
 
 
 def _median(records: list[Record], result: Result) -> Record:
@@ -222,7 +252,7 @@ def _median(records: list[Record], result: Result) -> Record:
         (v, k)
         for k, record in enumerate(records)
         if (
-            v := _number(
+            v := read_number(
                 ((record.get("scores") or {}).get(result.approach) or {}).get(result.metric)
             )
         )
@@ -231,73 +261,3 @@ def _median(records: list[Record], result: Result) -> Record:
     if not scored:
         return records[0] if records else {}
     return records[sorted(scored)[(len(scored) - 1) // 2][1]]
-
-
-def _curve(record: Record) -> Curve:
-    steps = record.get("curve")
-    moments = tuple(
-        Moment(
-            int(step["number"]),
-            *(
-                _number(step.get(name))
-                for name in ("loss", "held_out", "information", "scale", "quality")
-            ),
-        )
-        for step in (steps if isinstance(steps, Sequence) else ())
-        if isinstance(step, Mapping) and _number(step.get("number")) is not None
-    )
-    return Curve(f"seed {record.get('seed', '?')}", moments)
-
-
-def _scatter(value: Any) -> Scatter | None:
-    if not isinstance(value, Mapping):
-        return None
-    true, codes = _matrix(value.get("true")), _matrix(value.get("recovered"))
-    return Scatter(true, codes) if true and len(true) == len(codes) else None
-
-
-def _strips(value: Any) -> Strips | None:
-    if not isinstance(value, Mapping) or not value.get("rows"):
-        return None
-    return Strips(
-        str(value.get("kind")),
-        tuple(map(str, value["rows"])),
-        int(value["columns"]),
-        int(value["size"]),
-    )
-
-
-def _weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The learned and the true scale or weights; those of several ways one after the other."""
-    if not isinstance(scale, Mapping):
-        return (), ()
-    learned, truth = (_flat(scale.get(key)) for key in ("learned", "true"))
-    return learned, truth if len(truth) in (1, len(learned)) else ()
-
-
-def _flat(value: Any) -> tuple[float, ...]:
-    """Numbers, however they are nested; nothing if something else is among them."""
-    if isinstance(value, list | tuple):
-        parts = [_flat(item) for item in value]
-        return tuple(v for part in parts for v in part) if all(parts) else ()
-    return () if (single := _number(value)) is None else (single,)
-
-
-def _absolute(value: Any) -> Matrix:
-    return tuple(tuple(map(abs, row)) for row in _matrix(value))
-
-
-def _matrix(value: Any) -> Matrix:
-    """Rows of equal length; nothing if it is something else."""
-    rows = tuple(
-        tuple(math.nan if (v := _number(item)) is None else v for item in row)
-        for row in (value if isinstance(value, Sequence) else ())
-        if isinstance(row, Sequence)
-    )
-    return rows if len({len(row) for row in rows}) == 1 and rows[0] else ()
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    return float(value) if math.isfinite(value) else None

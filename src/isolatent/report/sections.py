@@ -12,38 +12,34 @@ from isolatent.report.axes import is_drawable
 from isolatent.report.figures import Line
 from isolatent.report.markup import Markup, element, join
 from isolatent.report.matrix import heat_map
-from isolatent.report.page import Cell, Curve, Facts
-from isolatent.report.table import score_name, scrolling, verdict_mark
+from isolatent.report.page import Cell, Curve
+from isolatent.report.parts import facts_list, figure, part
+from isolatent.report.scores import intervals_part, scores_part
+from isolatent.report.strips import strips_part
+from isolatent.report.table import score_name, verdict_mark
 
-__all__ = ["cell_section", "facts_list"]
+__all__ = ["cell_section"]
 
 KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}
 MOST_PANELS = 20  # of small multiples
 
 
-def facts_list(facts: Facts) -> Markup | None:
-    """Labels and what they stand for."""
-    if not facts:
-        return None
-    pairs = (element("div", element("dt", label), element("dd", text)) for label, text in facts)
-    return element("dl", *pairs, class_="facts")
-
-
 def cell_section(cell: Cell, anchor: str, folded: bool) -> Markup:
     """Everything about one cell; ``folded`` hides all but its heading and verdict at first."""
     parts = [
-        part
-        for part in (
-            _scores(cell),
+        shown
+        for shown in (
+            scores_part(cell),
+            intervals_part(cell),
             _training(cell, anchor),
             _factors(cell, anchor),
-            _strips(cell, anchor),
+            strips_part(cell, anchor),
             _codes(cell, anchor),
             _weights(cell, anchor),
             _guarantee(cell, anchor),
             _rerun(cell, anchor),
         )
-        if part is not None
+        if shown is not None
     ]
     body: tuple[Markup, ...] = tuple(parts)
     if folded and parts:
@@ -63,59 +59,6 @@ def cell_section(cell: Cell, anchor: str, folded: bool) -> Markup:
         class_="cell",
         aria_labelledby=f"{anchor}-name",
     )
-
-
-def _figure(key: str, caption: str, *pictures: Markup, class_: str | None = None) -> Markup:
-    return element(
-        "figure",
-        element("div", *pictures, class_=class_),
-        element("figcaption", caption, id=f"{key}-caption"),
-        aria_labelledby=f"{key}-caption",
-    )
-
-
-def _part(title: str, *content: Markup | None) -> Markup:
-    return element("div", element("h3", title), *content, class_="part")
-
-
-def _scores(cell: Cell) -> Markup | None:
-    if not cell.scores:
-        return None
-    names = list(dict.fromkeys(score.name for score in cell.scores))
-    kinds = list(dict.fromkeys(score.of for score in cell.scores))
-    figure = {(score.of, score.name): score for score in cell.scores}
-    promised = {score.name for score in cell.scores if score.promised}
-
-    def one(of: str, name: str) -> Markup:
-        score = figure.get((of, name))
-        if score is None:
-            return element("td", "–", class_="number")
-        text = element("strong", score.text) if score.promised else score.text
-        return element("td", text, class_="number")
-
-    table = element(
-        "table",
-        element(
-            "thead",
-            element(
-                "tr",
-                element("td"),
-                *(element("th", score_name(name), scope="col", class_="number") for name in names),
-            ),
-        ),
-        element(
-            "tbody",
-            *(
-                element("tr", element("th", of, scope="row"), *(one(of, name) for name in names))
-                for of in kinds
-            ),
-        ),
-    )
-    told = None
-    if promised:
-        listed = ", ".join(score_name(name) for name in names if name in promised)
-        told = element("p", f"In bold: {listed}, which the guarantee is about.")
-    return _part("Scores", scrolling(f"Scores of {cell.name}", table), told)
 
 
 def _training(cell: Cell, anchor: str) -> Markup | None:
@@ -155,7 +98,7 @@ def _training(cell: Cell, anchor: str) -> Markup | None:
         )
     if in_nats:
         caption += ". Information is what a pair is known to share, at least: log B − loss"
-    return _part("Training", _figure(f"{anchor}-training", f"{caption}.", *panels, class_="panels"))
+    return part("Training", figure(f"{anchor}-training", f"{caption}.", *panels, class_="panels"))
 
 
 def _line(curve: Curve, field: str, name: str, style: str, several: bool) -> Line | None:
@@ -182,7 +125,9 @@ def _factors(cell: Cell, anchor: str) -> Markup | None:
             cell.factors,
         )
         caption = f"|Correlation| of each true factor with each recovered one{how}."
-        shown.append(_figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
+        if cell.strips:
+            caption = "|Rank correlation| of each true factor with each code."
+        shown.append(figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
     if cell.scatter is not None and cell.scatter.true and cell.scatter.codes:
         columns = list(
             zip(
@@ -204,54 +149,14 @@ def _factors(cell: Cell, anchor: str) -> Markup | None:
         ]
         caption = f"Each true factor against the recovered one{how}."
         shown.append(
-            _figure(
+            figure(
                 f"{anchor}-scatter",
                 caption + _left_out(len(columns), "factors"),
                 *panels,
                 class_="small panels",
             )
         )
-    return _part("True and recovered factors", *shown) if shown else None
-
-
-def _strips(cell: Cell, anchor: str) -> Markup | None:
-    strips = cell.strips
-    if strips is None or not strips.rows:
-        return None
-    how = {
-        "decoded": "what the decoder draws for them",
-        "nearest": "the image, of many, whose codes are nearest",
-    }
-    rows = [
-        element(
-            "div",
-            element("p", f"Code {k + 1}{_goes_with(cell, k)}"),
-            element(
-                "img",
-                src=f"data:image/png;base64,{row}",
-                alt=f"Images while code {k + 1} grows{_goes_with(cell, k)}",
-                width=str(strips.columns * strips.size),
-                height=str(strips.size),
-            ),
-        )
-        for k, row in enumerate(strips.rows)
-    ]
-    caption = (
-        f"Each code from its 2nd to its 98th percentile, the others as in one image in the middle; "
-        f"shown is {how.get(strips.kind, strips.kind)}."
-    )
-    return _part(
-        "What each code does", _figure(f"{anchor}-strips", caption, *rows, class_="strips")
-    )
-
-
-def _goes_with(cell: Cell, code: int) -> str:
-    """The factor with which a code correlates most."""
-    column = [row[code] for row in cell.correlations if code < len(row)]
-    if not column or len(cell.factors) != len(column):
-        return ""
-    best = max(range(len(column)), key=column.__getitem__)
-    return f": {cell.factors[best]} ({column[best]:.2f})"
+    return part("True and recovered factors", *shown) if shown else None
 
 
 def _codes(cell: Cell, anchor: str) -> Markup | None:
@@ -263,9 +168,9 @@ def _codes(cell: Cell, anchor: str) -> Markup | None:
         for k, column in enumerate(columns[:MOST_PANELS])
     ]
     caption = f"Distribution of each code over {len(cell.codes)} observations."
-    return _part(
+    return part(
         "Codes",
-        _figure(
+        figure(
             f"{anchor}-codes",
             caption + _left_out(len(columns), "codes"),
             *panels,
@@ -284,7 +189,7 @@ def _weights(cell: Cell, anchor: str) -> Markup | None:
         return None
     if len(learned) == 1:
         true = f", true {truth[0]:.4g}" if len(set(truth)) == 1 else ""
-        return _part("Learned scale", element("p", f"learned {learned[0]:.4g}{true}"))
+        return part("Learned scale", element("p", f"learned {learned[0]:.4g}{true}"))
     key = f"{anchor}-weights"
     if len(truth) == len(learned):
         if not cell.paired:
@@ -305,7 +210,7 @@ def _weights(cell: Cell, anchor: str) -> Markup | None:
     else:
         picture = figures.bars(key, "Weights Λ̂", learned, ("code", "learned weight"))
         caption = "Learned weights Λ̂, one for each code."
-    return _part("Learned weights", _figure(key, caption, picture, class_="panels"))
+    return part("Learned weights", figure(key, caption, picture, class_="panels"))
 
 
 def _guarantee(cell: Cell, anchor: str) -> Markup | None:
@@ -342,7 +247,7 @@ def _guarantee(cell: Cell, anchor: str) -> Markup | None:
         )
         if text
     )
-    return _part(
+    return part(
         "What may be claimed",
         element(
             "div",
@@ -359,6 +264,7 @@ def _guarantee(cell: Cell, anchor: str) -> Markup | None:
 def _rerun(cell: Cell, anchor: str) -> Markup | None:
     shown: list[Markup] = []
     if cell.command:
+        told = "A run that is finished in a directory is not done again there; hence --out."
         shown.append(
             element(
                 "div",
@@ -371,6 +277,7 @@ def _rerun(cell: Cell, anchor: str) -> Markup | None:
                     data_copy=f"{anchor}-command",
                     hidden=True,
                 ),
+                element("p", told, class_="muted") if " --out " in cell.command else None,
                 class_="command",
             )
         )
@@ -383,7 +290,7 @@ def _rerun(cell: Cell, anchor: str) -> Markup | None:
                 element("pre", element("code", text), tabindex="0"),
             )
         )
-    return _part("To run it again", *shown) if shown else None
+    return part("To run it again", *shown) if shown else None
 
 
 def _plain(value: Any) -> Any:

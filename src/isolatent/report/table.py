@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from isolatent.experiments.results import CLOSE, NOT_IDENTIFIED, seeds_text, spread_text
+from isolatent.experiments.results import (
+    CLOSE,
+    NOT_IDENTIFIED,
+    ours_heading,
+    ours_text,
+    seeds_text,
+    spread_text,
+)
 from isolatent.report.markup import Markup, element, join
 from isolatent.report.page import Row
 from isolatent.report.verdicts import KINDS, Verdict
@@ -27,8 +34,7 @@ SCORE_NAMES = {
     "explicitness": "Explicitness",
     "sap": "SAP",
 }
-NUMERIC = ("Ours [%]", "Paper [%]", "Difference", "Seeds")
-COLUMNS = ("Row", "Verdict", *NUMERIC, "Score")  # the verdict early: a phone shows the left
+NUMERIC = ("Paper [%]", "Difference", "Seeds")
 
 
 def score_name(name: str) -> str:
@@ -39,7 +45,10 @@ def score_name(name: str) -> str:
 def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
     """Ours beside the paper's, to be sorted by any column."""
     several = len({row.result.experiment for row in rows}) > 1
-    columns = [*COLUMNS, *(("Experiment",) if several else ())]
+    centres = {row.result.centre for row in rows}
+    mixed, ours = len(centres) > 1, f"O{ours_heading(centres)[1:]}"
+    columns = ["Row", "Verdict", ours, *NUMERIC, "Score"]  # a phone shows the left
+    columns += ["Experiment"] if several else []
     heads = (
         element(
             "th",
@@ -47,7 +56,7 @@ def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
                 "button", name, element("span", aria_hidden="true", class_="arrow"), type="button"
             ),
             scope="col",
-            class_="number" if name in NUMERIC else None,
+            class_="number" if name in (ours, *NUMERIC) else None,
         )
         for name in columns
     )
@@ -55,15 +64,15 @@ def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
         "table",
         element("caption", "Ours beside the paper’s, one line for each row", class_="unseen"),
         element("thead", element("tr", *heads)),
-        element("tbody", *(_table_row(row, anchors, several) for row in rows)),
+        element("tbody", *(_table_row(row, anchors, several, mixed) for row in rows)),
         class_="results",
         aria_describedby="results-rule",
     )
     rule = (
-        "Means ± standard deviations over seeds, in per cent. A row is reached if it is within the "
+        f"{_centres(rows)} over seeds, in per cent. A row is reached if it is within the "
         f"paper’s own spread or {CLOSE:g} points of its figure, or above; red rows are not. Where "
-        "the paper shows that factors are not identified, less than "
-        f"{NOT_IDENTIFIED:g} % fails as published. Press a heading to sort."
+        "the paper shows or claims that factors are not identified, less than "
+        f"{NOT_IDENTIFIED:g} % fails as published or claimed. Press a heading to sort."
     )
     return join(
         element("p", rule, id="results-rule", class_="muted"),
@@ -71,7 +80,16 @@ def results_table(rows: Sequence[Row], anchors: Mapping[str, str]) -> Markup:
     )
 
 
-def _table_row(row: Row, anchors: Mapping[str, str], several: bool) -> Markup:
+def _centres(rows: Sequence[Row]) -> str:
+    """What the figures are."""
+    centres = {row.result.centre for row in rows}
+    if centres == {"median"}:
+        return "Medians ± median absolute deviations (MAD)"
+    means = "Means ± standard deviations"
+    return f"{means}, or medians ± median absolute deviations," if len(centres) > 1 else means
+
+
+def _table_row(row: Row, anchors: Mapping[str, str], several: bool, mixed: bool) -> Markup:
     result = row.result
     anchor = anchors.get(row.cell)
     name = row.cell.removeprefix(f"{result.experiment}: ")
@@ -81,7 +99,7 @@ def _table_row(row: Row, anchors: Mapping[str, str], several: bool) -> Markup:
             "th", name if anchor is None else element("a", name, href=f"#{anchor}"), scope="row"
         ),
         element("td", verdict_mark(row.verdict), data_value=_order(row.verdict), class_="told"),
-        _numeric(result.mean, spread_text(result.mean, result.std)),
+        _numeric(result.ours, ours_text(result, mixed)),
         _numeric(result.published, spread_text(result.published, result.spread)),
         _numeric(result.difference, _signed(result.difference)),
         _numeric(result.seeds, seeds_text(result)),

@@ -26,6 +26,8 @@ KIND_OF = {
     "better": "above",
     "fails as published": "limit",
     "identified here, not in the paper": "missed",
+    "fails as claimed": "limit",
+    "identified, against the claim": "open",  # of a claim without a figure nothing is missed
     "nothing published": "open",
     "missing": "missing",
     "diverged": "failed",
