@@ -12,7 +12,13 @@ from isolatent.baselines.elbo import Posterior, bernoulli_error, gaussian_error
 from isolatent.checks import check_integer
 from isolatent.encoders import MLP, ConvEncoder
 
-__all__ = ["Autoencoder", "ConvDecoder", "ImageAutoencoder", "VectorAutoencoder"]
+__all__ = [
+    "Autoencoder",
+    "ConvDecoder",
+    "ImageAutoencoder",
+    "PosteriorMean",
+    "VectorAutoencoder",
+]
 
 HIDDEN = (128, 128)  # widths of the perceptrons
 
@@ -134,3 +140,19 @@ class VectorAutoencoder(Autoencoder):
     def observe(self, z: Tensor) -> Tensor:
         decoded: Tensor = self.decoder(z)
         return self.center + self.scale * decoded
+
+
+class PosteriorMean(nn.Module):
+    """Observations to the means of their posteriors, which are their codes.
+
+    Args:
+        autoencoder: The networks; the decoder is not used.
+    """
+
+    def __init__(self, autoencoder: Autoencoder) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map observations (N, ...) to codes (N, n)."""
+        return self.autoencoder.posterior(x).mean

@@ -59,7 +59,8 @@ class EncodedGrid:
 
     Args:
         encoder: Anything with ``transform(x)``, or a callable (a module is put in evaluation mode
-            for the call), from observations to codes (N, C).
+            for the call), from observations to codes (N, C). The module that ``code_module()``
+            returns, which this library's estimators have, is called instead of ``transform``.
         world: A world on a grid; see :class:`GridWorld`.
         seed: Seeds all draws.
 
@@ -81,11 +82,9 @@ class EncodedGrid:
     """
 
     def __init__(self, encoder: Any, world: GridWorld, seed: int) -> None:
-        from torch import Generator, nn  # here, so that scores of arrays do without torch
+        from torch import Generator  # here, so that scores of arrays do without torch
 
-        from isolatent.evaluation.disentanglement.inference import has_known_layers
-
-        self._encode = _as_function(encoder)
+        self._encode, self._shared = _as_function(encoder)
         single = [n for n, size in zip(world.names, world.sizes, strict=True) if size < 2]
         if single:
             raise ValueError(
@@ -93,8 +92,6 @@ class EncodedGrid:
                 "factor that never changes cannot be scored"
             )
         self.world = world
-        # Another encoder may not bear being called from several threads.
-        self._shared = isinstance(encoder, nn.Module) and has_known_layers(encoder)
         self._generator = Generator().manual_seed(check_integer("seed", seed, at_least=0))
         self._index = np.empty(0, dtype=np.int64)  # of the encoded points, ascending
         self._codes: Array | None = None
@@ -187,14 +184,23 @@ class EncodedGrid:
         return np.asarray(self.world.index_of(factors).numpy(), dtype=np.int64)
 
 
-def _as_function(encoder: Any) -> Callable[[Tensor], Array]:
-    """Return a function from a batch of observations to checked codes (N, C)."""
+def _as_function(encoder: Any) -> tuple[Callable[[Tensor], Array], bool]:
+    """Return a function from observations to checked codes (N, C), and if threads may share it."""
     from torch import Tensor, nn
 
-    from isolatent.evaluation.disentanglement.inference import prepared
+    from isolatent.evaluation.disentanglement.inference import has_known_layers, prepared
 
+    encode: Callable[[Tensor], Any]
+    shared = False  # an encoder of others may not bear being called from several threads
     if isinstance(encoder, nn.Module):
-        encode: Callable[[Tensor], Any] = prepared(encoder)
+        encode, shared = prepared(encoder), has_known_layers(encoder)
+    elif hasattr(encoder, "code_module"):
+        module = encoder.code_module()
+        call, weight, shared = prepared(module), next(module.parameters()), has_known_layers(module)
+
+        def encode(x: Tensor) -> Tensor:
+            return call(x.to(weight))  # its precision and device, as `transform` does
+
     elif hasattr(encoder, "transform"):
         encode = encoder.transform
     elif callable(encoder):
@@ -214,4 +220,4 @@ def _as_function(encoder: Any) -> Callable[[Tensor], Array]:
             raise ValueError(f"model must return one code per point ({len(x)}), got {len(columns)}")
         return columns
 
-    return checked
+    return checked, shared
