@@ -12,13 +12,7 @@ from isolatent.baselines.elbo import Posterior, bernoulli_error, gaussian_error
 from isolatent.checks import check_integer
 from isolatent.encoders import MLP, ConvEncoder
 
-__all__ = [
-    "Autoencoder",
-    "ConvDecoder",
-    "ImageAutoencoder",
-    "PosteriorMean",
-    "VectorAutoencoder",
-]
+__all__ = ["Autoencoder", "ConvDecoder", "ImageAutoencoder", "VectorAutoencoder"]
 
 HIDDEN = (128, 128)  # widths of the perceptrons
 
@@ -67,6 +61,10 @@ class Autoencoder(nn.Module):
     def posterior(self, x: Tensor) -> Posterior:
         """The posteriors of observations."""
         return Posterior(*self.encoder(x).chunk(2, dim=1))
+
+    def means(self) -> nn.Sequential:
+        """The layers from observations to the means of their posteriors, one after the other."""
+        return nn.Sequential(self.encoder, _FirstHalf())
 
     def error(self, z: Tensor, x: Tensor) -> Tensor:
         """How badly codes explain observations, in nats: (N,)."""
@@ -134,6 +132,9 @@ class VectorAutoencoder(Autoencoder):
     def posterior(self, x: Tensor) -> Posterior:
         return super().posterior((x - self.center) / self.scale)
 
+    def means(self) -> nn.Sequential:
+        return nn.Sequential(_Standardised(self.center, self.scale), *super().means())
+
     def error(self, z: Tensor, x: Tensor) -> Tensor:
         return gaussian_error(self.decoder(z), (x - self.center) / self.scale, self.noise)
 
@@ -142,17 +143,23 @@ class VectorAutoencoder(Autoencoder):
         return self.center + self.scale * decoded
 
 
-class PosteriorMean(nn.Module):
-    """Observations to the means of their posteriors, which are their codes.
+class _FirstHalf(nn.Module):
+    """The first n of 2n columns."""
 
-    Args:
-        autoencoder: The networks; the decoder is not used.
-    """
+    def forward(self, h: Tensor) -> Tensor:
+        return h.chunk(2, dim=1)[0]
 
-    def __init__(self, autoencoder: Autoencoder) -> None:
+
+class _Standardised(nn.Module):
+    """Columns less their means, over their standard deviations."""
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, center: Tensor, scale: Tensor) -> None:
         super().__init__()
-        self.autoencoder = autoencoder
+        self.register_buffer("center", center)
+        self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map observations (N, ...) to codes (N, n)."""
-        return self.autoencoder.posterior(x).mean
+        return (x - self.center) / self.scale

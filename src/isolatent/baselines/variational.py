@@ -18,12 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from isolatent.baselines.autoencoders import (
-    Autoencoder,
-    ImageAutoencoder,
-    PosteriorMean,
-    VectorAutoencoder,
-)
+from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder, VectorAutoencoder
 from isolatent.checks import check_integer, check_real, check_tensor
 from isolatent.pairs import PairSource
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
@@ -150,7 +145,7 @@ class VariationalEstimator(
     def code_module(self) -> nn.Module:
         """The module that computes :meth:`transform`: observations as tensors to codes."""
         check_is_fitted(self, "autoencoder_")
-        return PosteriorMean(self.autoencoder_)
+        return self.autoencoder_.means()
 
     def decode(self, Z: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Observations (N, ...) that codes (N, n_components) stand for."""
