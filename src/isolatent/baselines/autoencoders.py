@@ -62,6 +62,10 @@ class Autoencoder(nn.Module):
         """The posteriors of observations."""
         return Posterior(*self.encoder(x).chunk(2, dim=1))
 
+    def means(self) -> nn.Sequential:
+        """The layers from observations to the means of their posteriors, one after the other."""
+        return nn.Sequential(self.encoder, _FirstHalf())
+
     def error(self, z: Tensor, x: Tensor) -> Tensor:
         """How badly codes explain observations, in nats: (N,)."""
         raise NotImplementedError
@@ -128,9 +132,34 @@ class VectorAutoencoder(Autoencoder):
     def posterior(self, x: Tensor) -> Posterior:
         return super().posterior((x - self.center) / self.scale)
 
+    def means(self) -> nn.Sequential:
+        return nn.Sequential(_Standardised(self.center, self.scale), *super().means())
+
     def error(self, z: Tensor, x: Tensor) -> Tensor:
         return gaussian_error(self.decoder(z), (x - self.center) / self.scale, self.noise)
 
     def observe(self, z: Tensor) -> Tensor:
         decoded: Tensor = self.decoder(z)
         return self.center + self.scale * decoded
+
+
+class _FirstHalf(nn.Module):
+    """The first n of 2n columns."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h.chunk(2, dim=1)[0]
+
+
+class _Standardised(nn.Module):
+    """Columns less their means, over their standard deviations."""
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, center: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("center", center)
+        self.register_buffer("scale", scale)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.center) / self.scale

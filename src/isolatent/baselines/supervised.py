@@ -147,6 +147,11 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "encoder_")
         return np.asarray(_encode(self.encoder_, check_tensor("X", X).float()).numpy())
 
+    def code_module(self) -> nn.Module:
+        """The module that computes :meth:`transform`: observations as tensors to codes."""
+        check_is_fitted(self, "encoder_")
+        return self.encoder_
+
     def _points(
         self, X: Any, Z: Any, generator: Generator
     ) -> tuple[Callable[[int, Generator], Points], Points]:

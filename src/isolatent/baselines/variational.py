@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder, VectorAutoencoder
 from isolatent.checks import check_integer, check_real, check_tensor
@@ -139,10 +139,13 @@ class VariationalEstimator(
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Codes (N, n_components) of observations: the means of their posteriors."""
+        module = self.code_module()
+        return self._map(self._as_array(X, reset=False), module, module)
+
+    def code_module(self) -> nn.Module:
+        """The module that computes :meth:`transform`: observations as tensors to codes."""
         check_is_fitted(self, "autoencoder_")
-        model = self.autoencoder_
-        array = self._as_array(X, reset=False)
-        return self._map(array, lambda x: model.posterior(x).mean, model)
+        return self.autoencoder_.means()
 
     def decode(self, Z: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Observations (N, ...) that codes (N, n_components) stand for."""

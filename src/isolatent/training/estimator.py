@@ -252,6 +252,11 @@ class ContrastiveICA(
         check_is_fitted(self, "encoder_")
         return self._map(self._as_array(X, reset=False), self.encoder_, self.encoder_)
 
+    def code_module(self) -> nn.Module:
+        """The module that computes :meth:`transform`: observations as tensors to codes."""
+        check_is_fitted(self, "encoder_")
+        return self.encoder_
+
     def score(
         self,
         X: ArrayLike | Tensor | World | PairSource,

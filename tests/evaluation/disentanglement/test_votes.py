@@ -95,28 +95,9 @@ def test_without_a_threshold_a_dead_code_does_not_win_either():
     assert factor_vae_score(GRID, dead, threshold=0.0, **FEW) == 1.0
 
 
-def test_noise_scores_chance_and_dead_codes_are_defined():
-    rng = np.random.default_rng(0)
-    y = rng.integers(4, size=(4000, 3))
-    noise = rng.normal(size=(4000, 4))
-    for score in (beta_vae_score, factor_vae_score):
-        assert score(y, noise, train=1000, held_out=1000) == pytest.approx(1 / 3, abs=0.06)
-    assert beta_vae_score(y, np.zeros((4000, 2)), **FEW) == pytest.approx(1 / 3, abs=0.1)
-    assert factor_vae_score(y, np.zeros((4000, 2)), **FEW) == 0.0
-
-
-def test_a_rotation_spoils_factor_vae():
-    rng = np.random.default_rng(0)
-    y = rng.integers(8, size=(3000, 2))
-    turned = (y - 3.5) @ [[1.0, -1.0], [1.0, 1.0]]
-    assert factor_vae_score(y, turned, **FEW) < 0.7
-
-
 def test_one_code_and_one_factor():
     y = np.tile(np.arange(4), 30)
     assert beta_vae_score(y, y, **FEW) == factor_vae_score(y, y, **FEW) == 1.0
-    # one code for three factors: it always votes for the same
-    assert factor_vae_score(GRID, GRID[:, 0], **FEW) == pytest.approx(1 / 3, abs=0.1)
 
 
 @settings(deadline=None, max_examples=15)

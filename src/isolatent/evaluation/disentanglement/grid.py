@@ -12,7 +12,7 @@ from isolatent.evaluation.assignment import Indices
 from isolatent.evaluation.columns import Array, as_columns
 
 if TYPE_CHECKING:
-    from torch import Generator, Tensor
+    from torch import Generator, Tensor, nn
 
 __all__ = ["EncodedGrid", "GridWorld"]
 
@@ -22,7 +22,11 @@ MARKED = 2**27  # points up to which a grid has a mark for each of them
 
 
 class GridWorld(Protocol):
-    """What is asked of a world: factors with finitely many values, and an observation of each."""
+    """What is asked of a world: factors with finitely many values, and an observation of each.
+
+    A world may also have ``grid()``, which returns all its images in order. If they are
+    :class:`~isolatent.worlds.PackedImages`, those that differ by a shift are encoded together.
+    """
 
     @property
     def names(self) -> Sequence[str]:
@@ -59,7 +63,8 @@ class EncodedGrid:
 
     Args:
         encoder: Anything with ``transform(x)``, or a callable (a module is put in evaluation mode
-            for the call), from observations to codes (N, C).
+            for the call), from observations to codes (N, C). The module that ``code_module()``
+            returns, which this library's estimators have, is called instead of ``transform``.
         world: A world on a grid; see :class:`GridWorld`.
         seed: Seeds all draws.
 
@@ -81,11 +86,9 @@ class EncodedGrid:
     """
 
     def __init__(self, encoder: Any, world: GridWorld, seed: int) -> None:
-        from torch import Generator, nn  # here, so that scores of arrays do without torch
+        from torch import Generator  # here, so that scores of arrays do without torch
 
-        from isolatent.evaluation.disentanglement.inference import has_known_layers
-
-        self._encode = _as_function(encoder)
+        self._module, self._encode = _as_function(encoder)
         single = [n for n, size in zip(world.names, world.sizes, strict=True) if size < 2]
         if single:
             raise ValueError(
@@ -93,8 +96,6 @@ class EncodedGrid:
                 "factor that never changes cannot be scored"
             )
         self.world = world
-        # Another encoder may not bear being called from several threads.
-        self._shared = isinstance(encoder, nn.Module) and has_known_layers(encoder)
         self._generator = Generator().manual_seed(check_integer("seed", seed, at_least=0))
         self._index = np.empty(0, dtype=np.int64)  # of the encoded points, ascending
         self._codes: Array | None = None
@@ -139,26 +140,49 @@ class EncodedGrid:
 
     def encode(self, *indices: Indices) -> None:
         """Encode those of the points that have not been encoded yet."""
-        import torch
-
-        from isolatent.evaluation.disentanglement.inference import in_threads
-
         missing = np.setdiff1d(self._distinct(indices), self._index, assume_unique=True)
         if not len(missing):
             return
-
-        def encode(part: Indices) -> Array:
-            return self._encode(self.world.observe(self.world.factors_at(torch.from_numpy(part))))
-
-        batches = np.array_split(missing, -(-len(missing) // BATCH))
-        codes = np.concatenate(
-            in_threads(encode, batches) if self._shared else [encode(part) for part in batches]
-        )
+        codes = self._of_shifted_images(missing)
+        if codes is None:
+            codes = self._of_observations(missing)
         if self._codes is not None:
             codes = np.concatenate([self._codes, codes])
         index = np.concatenate([self._index, missing])
         order = np.argsort(index)
         self._index, self._codes = index[order], codes[order]
+
+    def _of_observations(self, points: Indices) -> Array:
+        """Return the codes of points, batch by batch."""
+        import torch
+
+        from isolatent.evaluation.disentanglement.inference import in_threads
+
+        def encode(part: Indices) -> Array:
+            return self._encode(self.world.observe(self.world.factors_at(torch.from_numpy(part))))
+
+        batches = np.array_split(points, -(-len(points) // BATCH))
+        known = self._module is not None
+        return np.concatenate(
+            in_threads(encode, batches) if known else [encode(part) for part in batches]
+        )
+
+    def _of_shifted_images(self, points: Indices) -> Array | None:
+        """Return the codes of points, window by window, if the images and the encoder allow it."""
+        if self._module is None or 2 * len(points) < len(self.world):
+            return None  # every place of a window is encoded, which should be worth it
+        from isolatent.evaluation.disentanglement.inference import in_threads
+        from isolatent.evaluation.disentanglement.sharing import shared_encoder
+        from isolatent.worlds import PackedImages
+
+        images = self.world.grid() if hasattr(self.world, "grid") else None
+        if not isinstance(images, PackedImages) or len(images) != len(self.world):
+            return None
+        encode = shared_encoder(self._module, images)
+        if encode is None:
+            return None
+        codes = in_threads(encode, range(len(images.bits)))
+        return as_columns("codes", np.concatenate(codes)[points])
 
     def _distinct(self, indices: Sequence[Indices]) -> Indices:
         """Return the points among the indices in ascending order, each once."""
@@ -187,14 +211,23 @@ class EncodedGrid:
         return np.asarray(self.world.index_of(factors).numpy(), dtype=np.int64)
 
 
-def _as_function(encoder: Any) -> Callable[[Tensor], Array]:
-    """Return a function from a batch of observations to checked codes (N, C)."""
+def _as_function(encoder: Any) -> tuple[nn.Module | None, Callable[[Tensor], Array]]:
+    """Return a function from observations to checked codes (N, C), and its module if known."""
     from torch import Tensor, nn
 
-    from isolatent.evaluation.disentanglement.inference import prepared
+    from isolatent.evaluation.disentanglement.inference import has_known_layers, prepared
 
+    encode: Callable[[Tensor], Any]
+    module = None
     if isinstance(encoder, nn.Module):
-        encode: Callable[[Tensor], Any] = prepared(encoder)
+        module, encode = encoder, prepared(encoder)
+    elif hasattr(encoder, "code_module"):
+        module = encoder.code_module()
+        call, weight = prepared(module), next(module.parameters())
+
+        def encode(x: Tensor) -> Tensor:
+            return call(x.to(weight))  # its precision and device, as `transform` does
+
     elif hasattr(encoder, "transform"):
         encode = encoder.transform
     elif callable(encoder):
@@ -214,4 +247,5 @@ def _as_function(encoder: Any) -> Callable[[Tensor], Array]:
             raise ValueError(f"model must return one code per point ({len(x)}), got {len(columns)}")
         return columns
 
-    return checked
+    # A module of others may not bear being called from several threads.
+    return (module if module is not None and has_known_layers(module) else None), checked

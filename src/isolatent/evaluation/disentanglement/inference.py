@@ -20,8 +20,7 @@ Result = TypeVar("Result")
 def has_known_layers(module: nn.Module) -> bool:
     """Whether a module is made of torch's and this library's own layers alone."""
     return all(
-        type(part).__module__.startswith(("torch.nn.", "isolatent.encoders."))
-        for part in module.modules()
+        type(part).__module__.startswith(("torch.nn.", "isolatent.")) for part in module.modules()
     )
 
 
