@@ -34,6 +34,18 @@ def test_weights_are_those_of_each_factors_code(tiny):
     assert found["true"] == [4.0, 5.0, 6.0]
 
 
+def test_weights_of_free_codes_are_in_the_unit_of_the_factors(tiny):
+    """Codes scaled and rotated among equal weights: Σ λ̂ (h - h')² is Σ λ (z - z')²."""
+    z = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).numpy()
+    turn = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])
+    h = z @ turn.T * [2.0, 0.5, 3.0] + 0.1
+    world = {"space": "Sphere(3)", "conditional": "AnisotropicNormal([4.0, 4.0, 6.0])"}
+    model = {"space": "euclidean", "conditional": "anisotropic", "loss": "aninfonce"}
+    cell = Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
+    found = scales(cell, AnInfoNCE(3, weights=[4.0 / 4, 4.0 * 4, 6.0 / 9]), z, h)
+    assert found["learned"] == pytest.approx([4.0, 4.0, 6.0])
+
+
 def test_a_rate_has_no_truth_beside_it_where_codes_have_their_own_unit(tiny):
     world = {"space": "Box(2)", "conditional": "Normal(std=0.1)", "mixing": "Identity()"}
     model = {"space": "euclidean", "conditional": "normal"}

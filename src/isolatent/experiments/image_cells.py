@@ -29,6 +29,7 @@ IMAGES = ("sprites", "dsprites")
 PAIRS = ("uni", "lap", "nat")
 CONTRASTIVE = ("alignuniform", "infonce")
 VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
+ENCODERS = ("conv", "pooled")
 METHODS = (*CONTRASTIVE, *VAES)
 VAE_SETTINGS = ("steps", "batch", "learning_rate")
 IMAGE_METRICS = (
@@ -90,6 +91,8 @@ class ImageModelSpec(Spec):
         n_components: Codes.
         p: Of the contrastive losses: the power of their norm, by default 1.
         alpha: Of L_AU: the share of uniformity.
+        encoder: Of the contrastive losses: ``"conv"``, as the VAEs have, or ``"pooled"``, which
+            costs a small part of it.
         beta: Of the VAEs.
     """
 
@@ -97,6 +100,7 @@ class ImageModelSpec(Spec):
     n_components: int = Field(default=10, ge=2)
     p: float | None = Field(default=None, ge=1)
     alpha: float | None = Field(default=None, gt=0, lt=1)
+    encoder: Annotated[str, one_of(ENCODERS)] = "conv"
     beta: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
@@ -105,6 +109,8 @@ class ImageModelSpec(Spec):
             raise ValueError(f"alpha goes with method 'alignuniform', got {self.method!r}")
         if self.p is not None and not self.contrastive:
             raise ValueError(f"p goes with {' and '.join(CONTRASTIVE)}, got {self.method!r}")
+        if self.encoder != "conv" and not self.contrastive:
+            raise ValueError(f"encoder of {self.method!r} must be 'conv', got {self.encoder!r}")
         if self.beta is not None and self.method not in VAES:
             raise ValueError(f"beta goes with the methods {', '.join(VAES)}, got {self.method!r}")
         return self
@@ -132,7 +138,7 @@ class ImageModelSpec(Spec):
             conditional=conditional,
             p=p,
             loss=loss,
-            encoder="conv",
+            encoder=self.encoder,
             recipe=Recipe(**recipe),
             random_state=seed,
             accelerator="cpu",

@@ -94,12 +94,17 @@ def scales(
 
     One value, or one for each factor: the weight of its code. ``"kappa"`` is that of a vMF
     density, ``"weight"`` the λ of exp(-½ Σ λ d²), ``"rate"`` the λ of exp(-λ Σ d^p). Off the sphere
-    codes have a unit of their own, so there is no true rate to put beside a learned one.
+    codes have a unit of their own: weights are those that distances of the factors have by the
+    linear fit of codes to factors, and there is no true rate to put beside a learned one.
     """
     if isinstance(loss, AnInfoNCE | EnsembleByRow | NegativesOfAnchors):
-        code_of = best_assignment(correlation_matrix(z, h))[1].tolist()
-        learned = loss.weights.detach().double()[..., code_of].tolist()
-        return {"name": "weight", "learned": learned, "true": _true_weights(cell)}
+        weights = loss.weights.detach().double().numpy()
+        if cell.model.space == "sphere":
+            learned = weights[..., best_assignment(correlation_matrix(z, h))[1]]
+        else:
+            slopes = np.linalg.lstsq(z - z.mean(0), h - h.mean(0), rcond=None)[0]
+            learned = weights @ (slopes**2).T
+        return {"name": "weight", "learned": learned.tolist(), "true": _true_weights(cell)}
     similarity = getattr(loss, "similarity", None)
     way = cell.world.conditional[0]
     if isinstance(similarity, Dot):
