@@ -9,6 +9,7 @@ from isolatent.encoders import (
     BoxHead,
     ConvEncoder,
     PaperMLP,
+    PooledEncoder,
     ResidualEncoder,
     SphereHead,
     Whitening,
@@ -100,6 +101,16 @@ def test_the_papers_convolutions_are_the_papers(generator):
         ValueError, match=r"x must have shape \(N, 1, 64, 64\), got \(3, 1, 32, 32\)"
     ):
         encoder(torch.rand(3, 1, 32, 32))
+
+
+def test_a_pooled_code_depends_on_averages_alone(generator):
+    encoder = PooledEncoder(5, channels=2)
+    x = torch.rand(3, 2, 64, 64, generator=generator)
+    blocks = x.unfold(2, 4, 4).unfold(3, 4, 4).mean((-2, -1))
+    assert encoder(x).shape == (3, 5)
+    torch.testing.assert_close(encoder(x), encoder(blocks))
+    with pytest.raises(ValueError, match=r"at least 16 × 16, got \(3, 2, 15, 20\)"):
+        encoder(torch.rand(3, 2, 15, 20))
 
 
 @pytest.mark.parametrize("size", [16, 64, 75])

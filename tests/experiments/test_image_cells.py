@@ -5,16 +5,14 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from pydantic import ValidationError
 
 from isolatent.baselines import AdaGVAE, SlowVAE
 from isolatent.experiments import Experiment, ImageCell, Run, execute, images
 from isolatent.experiments.image_cells import ImageModelSpec, ImageWorldSpec
-from isolatent.experiments.images import CoarseWorld
 from isolatent.experiments.settings import plain
 from isolatent.pairs import FactorPairs, LaplaceTransitions
-from isolatent.worlds import FactorArray, Sprites
+from isolatent.worlds import FactorArray
 
 CELL = {
     "name": "a",
@@ -98,15 +96,6 @@ def test_models_are_built_as_told():
     contrastive = ImageModelSpec(method="alignuniform", alpha=0.99, p=2.0).build({}, seed=0)
     assert (contrastive.loss.alpha, contrastive.loss.own) == (0.99, True)
     assert (contrastive.conditional, contrastive.encoder) == ("normal", "conv")
-
-
-def test_a_coarse_world_shows_every_second_value_of_what_has_many():
-    coarse = CoarseWorld(Sprites())
-    assert coarse.sizes == (3, 6, 20, 16, 16)
-    factors = coarse.sample_factors(50, torch.Generator().manual_seed(0))
-    full = factors * torch.tensor([1, 1, 2, 2, 2])
-    assert torch.equal(coarse.observe(factors), Sprites().observe(full))
-    assert torch.equal(coarse.values_of(factors), Sprites().values_of(full))
 
 
 @pytest.mark.parametrize("method", ["alignuniform", "beta_vae"])

@@ -21,6 +21,7 @@ X, X_POS = (
 )
 IMAGES = {
     "conv": RNG.random((120, 1, 64, 64), dtype=np.float32),
+    "pooled": RNG.random((120, 1, 20, 20), dtype=np.float32),
     "residual": RNG.random((120, 2, 16, 16), dtype=np.float32),
 }
 

@@ -37,7 +37,6 @@ def test_names_flags_and_values():
     )
     assert world.names == ("shape", "x")
     assert world.categorical == (True, False)
-    assert world.periodic == (False, False)
     assert world.values_of([[1, 2], [0, 0]]).tolist() == [[7, 2], [5, 0]]
     assert grid((2, 3)).names == ("factor_0", "factor_1")
 

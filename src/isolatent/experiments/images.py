@@ -6,8 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Generator, Tensor
+from torch import Generator
 
 from isolatent.evaluation import evaluate_disentanglement, mcc
 from isolatent.evaluation.alignment import correlation_matrix
@@ -18,7 +17,6 @@ from isolatent.experiments.predictions import expected_guarantee
 from isolatent.experiments.strips import strips
 from isolatent.experiments.views import observe_factors, sample_factors
 from isolatent.pairs import FactorPairs
-from isolatent.worlds import FactorWorld
 
 __all__ = ["measured_on_images"]
 
@@ -26,7 +24,6 @@ BOOSTER = "presorted"  # scikit-learn's algorithm, many times faster
 FITTED, HELD_OUT = 10_000, 5_000  # examples of the metrics
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003
-COARSE_FROM = 12  # values of a factor: of so many every second is taken for the metrics
 
 
 def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
@@ -43,7 +40,6 @@ def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
         "measures": {
             "steps": model.history_[-1].number,
             "pairs": repr(pairs.transitions),
-            "metrics": "fresh points" if pairs.continuous else repr(CoarseWorld(pairs.world)),
         },
         "curve": thin_curve(model.history_),
         "correlation": _correlation(model, pairs, seed),
@@ -57,29 +53,6 @@ def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
     }
 
 
-class CoarseWorld(FactorWorld):
-    """Every second value of the factors that have many: an eighth of the sprites.
-
-    Nearly every cell of a grid is met in BetaVAE's and FactorVAE's batches, so it is encoded
-    whole, which takes longer than a short training.
-
-    Args:
-        world: The world with all values.
-    """
-
-    def __init__(self, world: FactorWorld) -> None:
-        self.world = world
-        self.every = [2 if n >= COARSE_FROM else 1 for n in world.sizes]
-        kept = [v[::step] for v, step in zip(world.values, self.every, strict=True)]
-        super().__init__(
-            [len(v) for v in kept], world.names, world.categorical, world.periodic, kept
-        )
-        self.observation_shape = world.observation_shape
-
-    def _observe(self, factors: Tensor) -> Tensor:
-        return self.world.observe(factors * torch.tensor(self.every))
-
-
 def _scores(
     model: Any, pairs: FactorPairs, seed: int
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
@@ -89,7 +62,7 @@ def _scores(
         return {"mcc": mcc(y, codes, method="spearman")}, {}
     result = evaluate_disentanglement(
         model.transform,  # without its guarantee: the card says what is not proven, once
-        CoarseWorld(pairs.world),
+        pairs.world,
         seed,
         booster=BOOSTER,
         train=FITTED,

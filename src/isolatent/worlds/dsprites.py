@@ -55,7 +55,6 @@ def _world(bits: NDArray[np.uint8], sizes: Sequence[int], side: int) -> FactorAr
         sizes,
         names=("shape", "scale", "orientation", "x", "y"),
         categorical=(True, False, False, False, False),
-        periodic=(False, False, True, False, False),
         values=(
             np.arange(sizes[0]),
             np.linspace(0.5, 1, sizes[1]),

@@ -56,8 +56,6 @@ class FactorWorld(ABC):
         sizes: How many values each factor has.
         names: What each factor is called; by default ``factor_0``, ``factor_1``, …
         categorical: Which factors have no order, as shapes have none; by default none of them.
-        periodic: Which factors are angles, whose last values are next to the first. It is for the
-            reader: transitions, as those of the papers, do not go round, and metrics take indices.
         values: The value behind each index of each factor; by default the index.
 
     Attributes:
@@ -71,7 +69,6 @@ class FactorWorld(ABC):
         sizes: Sequence[int],
         names: Sequence[str] | None = None,
         categorical: Sequence[bool] | None = None,
-        periodic: Sequence[bool] | None = None,
         values: Sequence[ArrayLike] | None = None,
     ) -> None:
         if not isinstance(sizes, list | tuple) or not sizes:
@@ -86,7 +83,6 @@ class FactorWorld(ABC):
         if len(set(self.names)) < count:
             raise ValueError(f"names must differ, got {self.names}")
         self.categorical = self._flags("categorical", categorical)
-        self.periodic = self._flags("periodic", periodic)
         indices = [np.arange(n) for n in self.sizes]
         self.values: tuple[NDArray[np.float64], ...] = tuple(
             np.asarray(v, np.float64) for v in self._each("values", values, indices)
@@ -167,7 +163,6 @@ class FactorArray(FactorWorld):
         sizes: How many values each factor has; their product is N.
         names: What each factor is called.
         categorical: Which factors have no order.
-        periodic: Which factors are angles.
         values: The value behind each index of each factor.
         largest: The stored number that is shown as 1: by default 1 for booleans and floats, and for
             integers if none is above 1, else 255. Integers are read until one is above 1, so that
@@ -188,12 +183,11 @@ class FactorArray(FactorWorld):
         sizes: Sequence[int],
         names: Sequence[str] | None = None,
         categorical: Sequence[bool] | None = None,
-        periodic: Sequence[bool] | None = None,
         values: Sequence[ArrayLike] | None = None,
         *,
         largest: float | None = None,
     ) -> None:
-        super().__init__(sizes, names, categorical, periodic, values)
+        super().__init__(sizes, names, categorical, values)
         if isinstance(images, Tensor):
             images = images.detach().cpu().numpy()
         elif not isinstance(images, PackedImages):

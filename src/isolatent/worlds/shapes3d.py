@@ -51,7 +51,6 @@ class Shapes3D(FactorWorld):
             sizes=(10, 10, 10, 8, 4, 15),
             names=("floor_hue", "wall_hue", "object_hue", "scale", "shape", "orientation"),
             categorical=(False, False, False, False, True, False),
-            periodic=(True, True, True, False, False, False),
             values=(
                 *(hues, hues, hues, np.linspace(0.75, 1.25, 8)),
                 *(np.arange(4), np.radians(np.linspace(-30, 30, 15))),

@@ -117,7 +117,6 @@ class Sprites(FactorWorld):
             sizes=(len(SHAPES), 6, 40, 32, 32),
             names=("shape", "scale", "orientation", "x", "y"),
             categorical=(True, False, False, False, False),
-            periodic=(False, False, True, False, False),
             values=(
                 np.arange(len(SHAPES)),
                 np.linspace(0.5, 1, 6),
