@@ -177,8 +177,12 @@ def _shown(item: Any) -> str | None:
     """A number, a word, or yes and no."""
     if isinstance(item, bool):
         return "yes" if item else "no"
+    if isinstance(item, str):
+        return item
     number = read_number(item)
-    return item if isinstance(item, str) else None if number is None else f"{number:.3g}"
+    if number is None:
+        return None
+    return str(item) if isinstance(item, int) else f"{number:.3g}"
 
 
 def _versions(records: Iterable[Record]) -> Facts:
