@@ -80,6 +80,15 @@ def test_garbled_intervals_are_not_shown(run_of, cell_of, results_of, garbled):
     assert "95 % intervals" not in render_page(page)
 
 
+@pytest.mark.parametrize(
+    "garbled",
+    [None, 3, {}, {"rows": 3}, {"rows": ["a"]}, {"rows": ["a"], "columns": "x", "size": 8}],
+)
+def test_garbled_strips_are_not_shown(run_of, cell_of, results_of, garbled):
+    page = page_of_runs([results_of([cell_of("a")], [run_of("a", strips=garbled)])])
+    assert page.cells[0].strips is None
+
+
 def test_the_command_does_the_run_once_more(page):
     """In a directory of its own: where a run is finished it is skipped."""
     for cell in page.cells:

@@ -61,7 +61,7 @@ def _scores(
         y, codes = _tested(model, pairs, seed)
         return {"mcc": mcc(y, codes, method="spearman")}, {}
     result = evaluate_disentanglement(
-        model.transform,  # without its guarantee: the card says what is not proven, once
+        model.code_module(),  # it has no guarantee: the card says what is not proven, once
         pairs.world,
         seed,
         booster=BOOSTER,

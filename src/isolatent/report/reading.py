@@ -49,13 +49,16 @@ def read_scatter(value: Any) -> Scatter | None:
 
 def read_strips(value: Any) -> Strips | None:
     """Pictures of what codes do."""
-    if not isinstance(value, Mapping) or not value.get("rows"):
+    if not isinstance(value, Mapping) or not isinstance(value.get("rows"), list | tuple):
+        return None
+    columns, size = (read_number(value.get(name)) for name in ("columns", "size"))
+    if not value["rows"] or columns is None or size is None:
         return None
     return Strips(
         str(value.get("kind")),
         tuple(map(str, value["rows"])),
-        int(value["columns"]),
-        int(value["size"]),
+        int(columns),
+        int(size),
         _flat(value.get("spreads") or []),
     )
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from isolatent.encoders import BoxHead, ConvEncoder
 from isolatent.evaluation import EncodedGrid
+from isolatent.evaluation.disentanglement.grid import SAMPLED
 from isolatent.evaluation.disentanglement.sharing import shared_encoder
 from isolatent.worlds import PackedImages
 
@@ -68,9 +69,20 @@ def test_a_grid_is_encoded_that_way_if_most_of_it_is_asked_for():
     shared.encode(some)
     assert world.drawn == shared.encoded == len(some)
     shared.encode(some, most)
-    assert world.drawn == len(some)
+    assert world.drawn == len(some) + SAMPLED
     assert shared.encoded == len(np.union1d(some, most))
     np.testing.assert_allclose(shared.codes_at(most), single.codes_at(most), atol=1e-6)
+
+
+def test_a_grid_of_other_images_than_the_world_shows_is_not_used():
+    class Negative(Windows):
+        def observe(self, factors):
+            return 1 - super().observe(factors)
+
+    world, module = Negative(), encoder()
+    shared, single = EncodedGrid(module, world, 0), EncodedGrid(module.forward, world, 0)
+    index = np.arange(len(world))
+    np.testing.assert_allclose(shared.codes_at(index), single.codes_at(index), atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 
 import numpy as np
 import pytest
@@ -179,12 +180,45 @@ def test_a_models_guarantee_is_taken_into_account():
         (len, Grid(3, 4), {"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
         (len, Grid(3, 4), {"level": 1.0}, ValueError, "level must be a finite number > 0 and < 1"),
         (lambda x: x[1:], Grid(3, 4), FEW, ValueError, "model must return one code per point"),
+        (lambda x: x[:1], Grid(3, 4), FEW, ValueError, "model must return one code per point"),
+        (
+            lambda x: (x, x),
+            Grid(3, 4),
+            FEW,
+            TypeError,
+            "model must return codes .*, got a tuple",
+        ),
+        (lambda x: x, object(), FEW, TypeError, "world must have a grid of factors.*got object"),
         (lambda x: x / 0, Grid(3, 4), FEW, ValueError, "codes must be finite"),
     ],
 )
 def test_refused_arguments(model, world, options, error, message):
     with pytest.raises(error, match=message):
         evaluate_disentanglement(model, world, **options)
+
+
+def test_a_module_gets_observations_in_its_own_precision():
+    module = torch.nn.Linear(2, 2).double()
+    index = np.arange(12)
+    grid = EncodedGrid(module, Grid(3, 4), 0)
+    expected = module(Grid(3, 4).observe(Grid(3, 4).factors_at(torch.from_numpy(index))).double())
+    np.testing.assert_allclose(grid.codes_at(index), expected.detach())
+
+
+def test_a_world_of_others_is_asked_by_one_thread_at_a_time(monkeypatch):
+    inside, most = [], []
+
+    class Slow(Grid):
+        def observe(self, factors):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.01)
+            inside.pop()
+            return super().observe(factors)
+
+    monkeypatch.setattr("isolatent.evaluation.disentanglement.grid.BATCH", 2)
+    EncodedGrid(torch.nn.Linear(2, 2), Slow(3, 4), 0).encode(np.arange(12))
+    assert most == [1] * 6
 
 
 def test_dead_codes_and_fewer_codes_than_factors_are_defined():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,9 +16,15 @@ from isolatent.evaluation.columns import Array, as_columns
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
 
+    from isolatent.worlds import PackedImages
+
 __all__ = ["EncodedGrid", "GridWorld"]
 
 BATCH = 64  # images at a time: what passes between layers stays in the cache
+
+WORLD = ("names", "sizes", "categorical", "__len__", "factors_at", "observe")
+
+SAMPLED = 64  # images of a packed grid that are compared with what its world shows
 
 MARKED = 2**27  # points up to which a grid has a mark for each of them
 
@@ -64,7 +72,7 @@ class EncodedGrid:
     Args:
         encoder: Anything with ``transform(x)``, or a callable (a module is put in evaluation mode
             for the call), from observations to codes (N, C). The module that ``code_module()``
-            returns, which this library's estimators have, is called instead of ``transform``.
+            returns, which estimators with a network have, is called instead of ``transform``.
         world: A world on a grid; see :class:`GridWorld`.
         seed: Seeds all draws.
 
@@ -88,6 +96,12 @@ class EncodedGrid:
     def __init__(self, encoder: Any, world: GridWorld, seed: int) -> None:
         from torch import Generator  # here, so that scores of arrays do without torch
 
+        lacks = [name for name in WORLD if not hasattr(world, name)]
+        if lacks:
+            raise TypeError(
+                f"world must have a grid of factors, as Sprites() has, got {type(world).__name__} "
+                f"without {lacks[0]}"
+            )
         self._module, self._encode = _as_function(encoder)
         single = [n for n, size in zip(world.names, world.sizes, strict=True) if size < 2]
         if single:
@@ -158,8 +172,14 @@ class EncodedGrid:
 
         from isolatent.evaluation.disentanglement.inference import in_threads
 
+        # A world of others may not bear being asked by several threads at once.
+        own = type(self.world).__module__.startswith("isolatent.")
+        one_at_a_time: AbstractContextManager[Any] = nullcontext() if own else Lock()
+
         def encode(part: Indices) -> Array:
-            return self._encode(self.world.observe(self.world.factors_at(torch.from_numpy(part))))
+            with one_at_a_time:
+                x = self.world.observe(self.world.factors_at(torch.from_numpy(part)))
+            return self._encode(x)
 
         batches = np.array_split(points, -(-len(points) // BATCH))
         known = self._module is not None
@@ -176,13 +196,25 @@ class EncodedGrid:
         from isolatent.worlds import PackedImages
 
         images = self.world.grid() if hasattr(self.world, "grid") else None
-        if not isinstance(images, PackedImages) or len(images) != len(self.world):
+        if not isinstance(images, PackedImages) or not self._shows(images):
             return None
         encode = shared_encoder(self._module, images)
         if encode is None:
             return None
         codes = in_threads(encode, range(len(images.bits)))
         return as_columns("codes", np.concatenate(codes)[points])
+
+    def _shows(self, images: PackedImages) -> bool:
+        """Whether the world shows these images, by some of them: a subclass may show others."""
+        import torch
+
+        if len(images) != len(self.world):
+            return False
+        some = torch.linspace(0, len(images) - 1, SAMPLED).long()
+        shown = self.world.observe(self.world.factors_at(some))
+        return torch.equal(
+            shown.flatten(), torch.as_tensor(images[some.numpy()]).to(shown).flatten()
+        )
 
     def _distinct(self, indices: Sequence[Indices]) -> Indices:
         """Return the points among the indices in ascending order, each once."""
@@ -215,19 +247,15 @@ def _as_function(encoder: Any) -> tuple[nn.Module | None, Callable[[Tensor], Arr
     """Return a function from observations to checked codes (N, C), and its module if known."""
     from torch import Tensor, nn
 
-    from isolatent.evaluation.disentanglement.inference import has_known_layers, prepared
+    from isolatent.evaluation.disentanglement.inference import has_known_layers
 
     encode: Callable[[Tensor], Any]
     module = None
     if isinstance(encoder, nn.Module):
-        module, encode = encoder, prepared(encoder)
+        module, encode = encoder, _own_precision(encoder)
     elif hasattr(encoder, "code_module"):
         module = encoder.code_module()
-        call, weight = prepared(module), next(module.parameters())
-
-        def encode(x: Tensor) -> Tensor:
-            return call(x.to(weight))  # its precision and device, as `transform` does
-
+        encode = _own_precision(module)
     elif hasattr(encoder, "transform"):
         encode = encoder.transform
     elif callable(encoder):
@@ -240,12 +268,21 @@ def _as_function(encoder: Any) -> tuple[nn.Module | None, Callable[[Tensor], Arr
     def checked(x: Tensor) -> Array:
         codes = encode(x)
         codes = codes.detach().cpu().double().numpy() if isinstance(codes, Tensor) else codes
+        if isinstance(codes, tuple) or not hasattr(codes, "__len__"):
+            raise TypeError(f"model must return codes (N, C), got a {type(codes).__name__}")
+        if len(codes) != len(x):
+            raise ValueError(f"model must return one code per point ({len(x)}), got {len(codes)}")
         if len(x) == 1:  # `as_columns` asks for two rows
             return as_columns("codes", np.repeat(np.asarray(codes), 2, axis=0))[:1]
-        columns = as_columns("codes", codes)
-        if len(columns) != len(x):
-            raise ValueError(f"model must return one code per point ({len(x)}), got {len(columns)}")
-        return columns
+        return as_columns("codes", codes)
 
     # A module of others may not bear being called from several threads.
     return (module if module is not None and has_known_layers(module) else None), checked
+
+
+def _own_precision(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Return the prepared module, given observations in its own precision and on its device."""
+    from isolatent.evaluation.disentanglement.inference import prepared
+
+    call, weight = prepared(module), next(module.parameters(), None)
+    return call if weight is None else lambda x: call(x.to(weight))
