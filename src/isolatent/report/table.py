@@ -39,6 +39,9 @@ NUMERIC = ("Paper [%]", "Difference", "Seeds")
 
 def score_name(name: str) -> str:
     """A score's name as a person writes it."""
+    whole, block, number = name.partition("_block")
+    if block and number.isdigit():
+        return f"{score_name(whole)}, block {number}"
     return SCORE_NAMES.get(name, name)
 
 
