@@ -1,11 +1,14 @@
-"""The command, run in this process as a person would type it."""
+"""The command, run in this process as a person would type it, with data and a model for it."""
 
-import sys
+import shutil
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from isolatent.cli import main
+from command_line import NAMES, QUICK, run_main
+from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, World
 
 
 @pytest.fixture
@@ -14,10 +17,55 @@ def isolatent(monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isolatent", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
+        code = run_main(monkeypatch, *arguments)
         out, err = capsys.readouterr()
-        return SimpleNamespace(code=stopped.value.code or 0, out=out, err=err)
+        return SimpleNamespace(code=code, out=out, err=err)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def world():
+    world = World(Sphere(3), Uniform(), VonMisesFisher(20.0), InvertibleMLP(layers=2), seed=0)
+    z, z_pos = world.sample_latents(400)
+    x, x_pos = (world.observe(part).double().numpy() for part in (z, z_pos))
+    return SimpleNamespace(x=x, x_pos=x_pos, z=z.double().numpy())
+
+
+@pytest.fixture
+def files(tmp_path, world):
+    """The same data in every format, in a directory of their own."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    np.save(folder / "x.npy", world.x)
+    np.save(folder / "x_pos.npy", world.x_pos)
+    np.save(folder / "z.npy", world.z)
+    np.savez(folder / "pairs.npz", x=world.x, x_pos=world.x_pos, z=world.z)
+    np.savez(folder / "series.npz", x=world.x, session=np.arange(400) // 100)
+    table = pd.DataFrame(world.x, columns=NAMES)
+    table_pos = pd.DataFrame(world.x_pos, columns=NAMES)
+    day = np.repeat(["mon", "tue"], 200)
+    table.assign(day=day).to_csv(folder / "series.csv", index=False)
+    table.assign(day=day).to_parquet(folder / "series.parquet", index=False)
+    table.to_csv(folder / "x.csv", index=False)
+    table_pos.to_csv(folder / "x_pos.csv", index=False)
+    table.to_parquet(folder / "x.parquet", index=False)
+    table_pos.to_parquet(folder / "x_pos.parquet", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, world):
+    """A model of the two tables; copy it before you change it."""
+    folder = tmp_path_factory.mktemp("fitted")
+    for name, x in (("x.csv", world.x), ("x_pos.csv", world.x_pos)):
+        pd.DataFrame(x, columns=NAMES).to_csv(folder / name, index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        paths = folder / "x.csv", folder / "x_pos.csv"
+        assert run_main(patch, "fit", *paths, *QUICK, "--out", folder / "model", "--quiet") == 0
+    return folder / "model"
+
+
+@pytest.fixture
+def model(fitted, tmp_path):
+    return shutil.copytree(fitted, tmp_path / "model")

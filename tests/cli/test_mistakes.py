@@ -1,0 +1,134 @@
+"""A mistake is told in one line, before anything is written."""
+
+import os
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import NAMES, contents
+
+
+def spoil(files, world):
+    """Files of which each has one fault."""
+    np.save(files / "nan.npy", np.where(np.arange(400)[:, None] == 7, np.nan, world.x))
+    np.save(files / "flat.npy", world.x[:, 0])
+    np.save(files / "short.npy", world.x[:-1])
+    np.save(files / "one.npy", world.x[:1])
+    np.save(files / "wide.npy", np.hstack([world.x, world.x]))
+    np.save(files / "constant.npy", np.hstack([world.x, np.ones((400, 2))]))
+    np.savez(files / "other.npz", y=world.x, label=np.arange(400))
+    table = pd.DataFrame(world.x, columns=NAMES)
+    table.assign(still=1.0).to_csv(files / "constant.csv", index=False)
+    table.rename(columns={"up": "down"}).to_csv(files / "down.csv", index=False)
+    table.to_csv(files / "x.tsv", index=False)
+    table.iloc[5, 1] = np.nan
+    table.to_csv(files / "nan.csv", index=False)
+
+
+# What to run ({d}: data, {w}: a directory to work in) and what the line must say.
+BAD = [
+    ("fit {d}/nan.npy", "nan.npy: must be finite, got nan in row 7, column 0"),
+    ("fit {d}/nan.csv", "nan.csv: must be finite, got nan or no value in row 5, column 'right'"),
+    ("fit {d}/flat.npy", "must have shape (rows, columns), got shape (400,)"),
+    ("fit {d}/x.npy {d}/short.npy", "x.npy has 400 rows and short.npy has 399"),
+    ("fit {d}/x.npy {d}/wide.npy", "x.npy has 3 columns and wide.npy has 6"),
+    ("fit {d}/one.npy", "must have at least 2 rows, got 1"),
+    ("fit {d}/constant.npy", "constant.npy: columns 3, 4 are constant"),
+    ("fit {d}/constant.csv", "constant.csv: column 'still' is constant"),
+    ("fit {d}/series.csv", "column 'day' holds text ('mon'), not numbers; if it tells sessions"),
+    ("fit {d}/no.npy", "no.npy: does not exist"),
+    ("fit {d}/x.npy {d}/no.npy", "no.npy: does not exist"),
+    ("fit {d}", "must end in one of .npy, .npz, .csv, .parquet"),
+    ("fit {d}/x.tsv", "must end in one of .npy, .npz, .csv, .parquet, got '.tsv'"),
+    ("fit {d}/other.npz", "has no array 'x'; it has 'y', 'label'"),
+    ("fit {d}/x.npy --session day", "an .npy has no names"),
+    ("fit {d}/series.csv --session week", "has no column 'week' for --session"),
+    ("fit {d}/series.csv --session week", "it has 'left', 'right', 'up', 'day'"),
+    ("fit {d}/x.npy {d}/x_pos.npy --lag 2", "--lag is for a series in one file"),
+    ("fit {d}/pairs.npz --lag 2", "--lag is for a series; pairs.npz holds pairs already"),
+    ("fit {d}/x.npy --lag 400", "--lag must be shorter than the longest session, 400 rows, got"),
+    ("fit {d}/series.csv --session day --lag 200", "longest session, 200 rows, got 200"),
+    ("fit {d}/x.npy --lag 0", "--lag must be an integer >= 1, got 0"),
+    ("fit {d}/x.npy --steps 0", "--steps must be an integer >= 1, got 0"),
+    ("fit {d}/x.npy --batch 1", "--batch must be an integer >= 2, got 1"),
+    ("fit {d}/x.npy --components 0", "--components must be an integer >= 1, got 0"),
+    ("fit {d}/x.npy --components 1", "at least 2 on a sphere, got 1"),
+    ("fit {d}/x.npy --seed -1", "--seed must be an integer >= 0"),
+    ("fit {d}/x.npy --space torus", "--space must be one of 'sphere', 'box'"),
+    ("fit {d}/x.npy --marginal cauchy", "--marginal must be one of 'uniform'"),
+    ("fit {d}/x.npy --conditional cauchy", "--conditional must be one of 'vmf'"),
+    ("fit {d}/x.npy --space box --conditional vmf", "conditional 'vmf' goes with space 'sphere'"),
+    ("fit {d}/x.npy --space box --conditional gennorm", "--p must be given with --conditional"),
+    ("fit {d}/x.npy --p 3", "p goes with conditional 'gennorm' alone"),
+    ("fit {d}/x.npy --loss mse", "--loss must be one of 'infonce'"),
+    ("fit {d}/x.npy --log tensorboard", "--log must be one of 'csv'"),
+    ("fit {d}/x.npy --precision 16", "--precision must be one of '32', 'bf16-mixed'"),
+    ("fit {d}/x.npy --accelerator tpu", "--accelerator must be one of 'auto', 'cpu', 'cuda'"),
+    ("fit {d}/x.npy --devices 0", "--devices must be an integer >= 1, got 0"),
+    ("fit {d}/x.npy --batch 63 --devices 2", "a multiple of --devices times --nodes, 2, got 63"),
+    ("fit {d}/x.npy --resume", "holds no checkpoint; start without --resume"),
+    ("fit {d}/x.npy --resume --overwrite", "give one of them"),
+    ("fit {d}/x.npy --out {d}/x.csv", "--out must be a directory, but"),
+    ("fit {d}/x.npy --out {d}/x.csv/model", "x.csv is a file"),
+    ("fit {d}/x.npy --out {d}", "is not empty and holds no model of isolatent"),
+    ("fit {d}/x.npy --out {d} --overwrite", "is not empty and holds no model of isolatent"),
+    ("fit {d}/x.npy --out {w}/foreign --overwrite", "holds no model of isolatent"),
+    ("fit {d}/x.npy --out {w}/model", "is not empty; pass --overwrite to replace the model"),
+    ("fit {d}/nan.npy --out {w}/model --overwrite", "must be finite, got nan"),
+    ("transform {w}/no {d}/x.npy", "MODEL: {w}/no is not a directory"),
+    ("transform {d} {d}/x.npy", "MODEL: {d} is not a model, it has no model.json"),
+    ("transform {w}/damaged {d}/x.npy", "damaged"),
+    ("transform {w}/model {d}/no.npy", "no.npy: does not exist"),
+    ("transform {w}/model {d}/nan.npy", "must be finite, got nan in row 7, column 0"),
+    ("transform {w}/model {d}/wide.npy", "wide.npy: must have 3 columns, as the model was fitted"),
+    ("transform {w}/model {d}/down.csv", "lacks 'up', has also 'down'"),
+    ("transform {w}/model {d}/series.csv", "column 'day' holds text"),
+    ("transform {w}/model {d}/x.npy --out {d}/x.csv", "exists; pass --overwrite"),
+    ("transform {w}/model {d}/x.csv --out {d}/x.csv --overwrite", "must not be the data"),
+    ("transform {w}/model {d}/x.npy --out {w}/h.txt", "suffix must be one of '.npy'"),
+    ("transform {w}/model {d}/x.npy --out {w}/no/h.npy", "does not exist"),
+    ("evaluate {w}/model {d}/x.npy", "Missing option '--truth'"),
+    ("evaluate {w}/model --truth {d}/z.npy", "an .npz with arrays 'x' and 'z' if DATA is not"),
+    ("evaluate {w}/model --truth {d}/other.npz", "has no array 'z'; it has 'y', 'label'"),
+    ("evaluate {w}/model {d}/short.npy --truth {d}/z.npy", "z.npy has 400 rows of factors, but"),
+    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks a", "--blocks must be factors'"),
+    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks 0/1", "blocks"),
+    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --json {d}/x.csv", "exists; pass --overwri"),
+    ("info {d}", "MODEL: {d} is not a model, it has no model.json"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), BAD, ids=[command for command, _ in BAD])
+def test_a_mistake_is_one_line_and_nothing_is_changed(
+    isolatent, files, world, tmp_path, monkeypatch, request, command, message
+):
+    spoil(files, world)
+    work = tmp_path / "work"
+    work.mkdir()
+    if "{w}/model" in command:
+        shutil.copytree(request.getfixturevalue("fitted"), work / "model")
+    if "damaged" in command:
+        shutil.copytree(request.getfixturevalue("fitted"), work / "damaged")
+        (work / "damaged" / "model.json").write_text("{}")
+    (work / "foreign").mkdir()
+    (work / "foreign" / "model.json").write_text('{"precious": true}')
+    monkeypatch.chdir(work)
+    before = contents(tmp_path)
+    done = isolatent(*(word.format(d=files, w=work) for word in command.split()))
+    assert done.code == 2
+    assert message.format(d=files, w=work) in done.err
+    assert "Traceback" not in done.err
+    if not done.err.startswith("Usage"):  # what typer says about options is its own
+        assert done.err.startswith("isolatent: ")
+        assert done.err.count("\n") == 1
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(os.name != "posix" or not os.path.isdir("/proc"), reason="needs /proc")
+def test_a_directory_that_cannot_be_written_is_found_before_training(isolatent, files):
+    """Not even root can make a directory in /proc."""
+    done = isolatent("fit", files / "x.npy", "--out", "/proc/model")
+    assert done.code == 2
+    assert "--out: cannot write in /proc" in done.err

@@ -1,0 +1,95 @@
+"""What a fitted model is asked for: codes in every format, scores, and what it is."""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import NAMES
+from isolatent.evaluation import linear_r2
+from isolatent.training import ContrastiveICA
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet"])
+def test_codes_are_the_same_in_every_format(isolatent, files, model, tmp_path, world, suffix):
+    out = tmp_path / f"h{suffix}"
+    done = isolatent("transform", model, files / "x.npy", "--out", out)
+    assert done.code == 0, done.err
+    assert done.out == f"wrote {out}: 400 rows, 3 components\n"
+    read = {
+        ".npy": np.load,
+        ".npz": lambda path: np.load(path)["h"],
+        ".csv": lambda path: pd.read_csv(path)[["h0", "h1", "h2"]].to_numpy(),
+        ".parquet": lambda path: pd.read_parquet(path)[["h0", "h1", "h2"]].to_numpy(),
+    }[suffix](out)
+    h = ContrastiveICA.load(model).transform(world.x)
+    np.testing.assert_allclose(read, h, rtol=1e-6, atol=1e-7)
+    assert sorted(os.listdir(tmp_path)) == ["data", f"h{suffix}", "model"]
+
+
+def test_codes_do_not_depend_on_chunks_nor_on_the_order_of_columns(
+    isolatent, files, model, tmp_path, world, monkeypatch
+):
+    monkeypatch.setattr("isolatent.pairs.files.CHUNK_VALUES", 100)
+    table = pd.DataFrame(world.x, columns=NAMES)[NAMES[::-1]].assign(day="mon")
+    table.to_csv(tmp_path / "turned.csv", index=False)
+    out = tmp_path / "h.npy"
+    done = isolatent(
+        *("transform", model, tmp_path / "turned.csv", "--session", "day", "--out", out)
+    )
+    assert done.code == 0, done.err
+    h = ContrastiveICA.load(model).transform(world.x)
+    np.testing.assert_allclose(np.load(out), h, rtol=1e-5, atol=1e-6)
+
+
+def test_one_row_can_be_transformed(isolatent, model, tmp_path, world):
+    np.save(tmp_path / "one.npy", world.x[:1])
+    out = tmp_path / "h.npy"
+    assert isolatent("transform", model, tmp_path / "one.npy", "--out", out).code == 0
+    assert np.load(out).shape == (1, 3)
+
+
+@pytest.mark.parametrize("paths", [("x.npy", "z.npy"), ("x.csv", "pairs.npz"), (None, "pairs.npz")])
+def test_scores_begin_with_what_the_guarantee_is_about(
+    isolatent, files, model, tmp_path, world, paths
+):
+    data, truth = paths
+    given = [] if data is None else [files / data]
+    figures = tmp_path / "scores.json"
+    done = isolatent(
+        *("evaluate", model, *given, "--truth", files / truth, "--json", figures),
+        *("--blocks", "0,1/2"),
+    )
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert lines[0].startswith("linear_r2 ")
+    assert lines[0].endswith("  what the guarantee is about")
+    assert [line.split()[0] for line in lines[1:4]] == ["mcc", "block_r2", "block_mcc"]
+    written = json.loads(figures.read_text())
+    assert written["metric"] == "linear_r2"
+    assert written["rows"] == 400
+    h = ContrastiveICA.load(model).transform(world.x)
+    score = written["scores"]["linear_r2"]
+    assert score["value"] == pytest.approx(linear_r2(world.z, h), abs=1e-6)
+    assert score["low"] < score["value"] < score["high"]
+
+
+def test_info_says_what_the_model_is(isolatent, model):
+    done = isolatent("info", model)
+    assert done.code == 0, done.err
+    for words in (
+        "sphere, uniform marginal, vmf conditional",
+        "3 columns to 3 components",
+        "left, right, up",
+        "infonce",
+        "steps 20, batch 64",
+        "20 of 20",
+        "final loss",
+        "scale",
+        "format 1",
+        "guarantee: orthogonal map",
+        "Zimmermann et al. 2021",
+    ):
+        assert words in done.out
