@@ -120,8 +120,10 @@ def test_images_with_a_grid_of_factors_are_learned_from_pairs(monkeypatch):
 
 def test_sources_must_know_the_factors(generator):
     world = World(Box(2), Uniform(), Normal(0.1), InvertibleMLP(layers=2), seed=0)
-    with pytest.raises(TypeError, match=r"X must be a world, a source .*, got WorldPairs"):
-        SupervisedEncoder(2).fit(WorldPairs(world))
+    for source in (WorldPairs(world), sprites(2)):
+        told = rf"X must be a World, .* FactorPairs\(world, .*, got {type(source).__name__}"
+        with pytest.raises(TypeError, match=told):
+            SupervisedEncoder(2).fit(source)
     with pytest.raises(ValueError, match="Z must be None when X is a world or a pair source"):
         SupervisedEncoder(2).fit(world, world.sample_anchors(5, generator))
     with pytest.raises(ValueError, match="n_components must be the number of factors, 2, got 3"):

@@ -24,7 +24,7 @@ from isolatent.training import Recipe
 from isolatent.training.assembly import Beliefs, build_encoder
 from isolatent.training.observations import TakesObservations, is_source
 from isolatent.training.pace import Pace
-from isolatent.worlds import World
+from isolatent.worlds import FactorWorld, World
 
 __all__ = ["SupervisedEncoder"]
 
@@ -169,7 +169,7 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
         self, X: Any, Z: Any, generator: Generator
     ) -> tuple[Callable[[int, Generator], Points], Points]:
         """A function that draws observations and their factors, and some to hold out."""
-        if is_source(X) or isinstance(X, _KnowsFactors):
+        if is_source(X) or isinstance(X, _KnowsFactors | FactorWorld):
             if Z is not None:
                 raise ValueError("Z must be None when X is a world or a pair source")
             fresh = _fresh(X)
@@ -225,8 +225,8 @@ def _fresh(source: Any) -> Callable[[int, Generator], Points]:
         return of_world
     if not isinstance(source, _KnowsFactors):
         raise TypeError(
-            f"X must be a world, a source with sample_known, as FactorPairs has it, or "
-            f"observations with their factors Z, got {source!r}"
+            f"X must be a World, a source with sample_known, such as FactorPairs(world, "
+            f"LaplaceTransitions()), or observations with their factors Z, got {source!r}"
         )
 
     def of_pairs(count: int, generator: Generator) -> Points:
