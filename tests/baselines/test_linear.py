@@ -52,6 +52,18 @@ def test_slow_features_solve_the_generalised_eigenproblem():
     assert np.allclose(np.cov(codes.T), np.eye(4))
 
 
+def test_slow_features_are_those_of_the_lags_that_were_asked_for():
+    """At lag k an autoregression with coefficient a changes by 2 (1 - a^k) of its variance."""
+    keep = np.array([0.99, 0.9, 0.3])
+    for lag in (1, 20):
+        lags = np.arange(1, lag + 1)[:, None]
+        model = iso.SlowFeatures(3, lag=lag, random_state=0).fit(X)
+        assert model.slowness_ == pytest.approx((2 - 2 * keep**lags).mean(0), rel=0.25)
+    fixed = iso.SlowFeatures(3, lag=(20, 20)).fit(X)
+    whole = iso.SlowFeatures(3).fit(X[:-20], X[20:])
+    assert np.array_equal(fixed.components_, whole.components_)
+
+
 def test_directions_without_variance_are_left_out():
     assert iso.SlowFeatures(3).fit(X).components_.shape == (3, 5)
     with pytest.raises(ValueError, match="at most 3, the directions in which X varies, got 4"):

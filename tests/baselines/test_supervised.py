@@ -1,5 +1,7 @@
 """An encoder that is told the truth inverts what it can invert."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -53,7 +55,33 @@ def test_factors_must_be_given():
     with pytest.raises(ValueError, match="Z must hold the true factors"):
         SupervisedEncoder(2).fit([[0.0, 1.0]])
     with pytest.raises(ValueError, match="as many rows"):
-        SupervisedEncoder(2).fit([[0.0, 1.0]], [[0.0], [1.0]])
+        SupervisedEncoder(2).fit([[0.0, 1.0], [1.0, 0.0]], [[0.0]])
+    with pytest.raises(ValueError, match=r"Z must have shape \(N, 1\), got \(2,\)"):
+        SupervisedEncoder(1).fit([[0.0, 1.0], [1.0, 0.0]], [0.0, 1.0])
+
+
+@pytest.mark.parametrize("shape", [(50, 3), (50, 1, 16, 16)])
+def test_what_is_not_finite_is_refused_before_training(shape, generator):
+    x, z = torch.randn(shape, generator=generator), torch.randn(50, 2, generator=generator)
+    model = SupervisedEncoder(2, encoder="mlp" if len(shape) == 2 else "pooled", steps=2)
+    model.fit(x, z)
+    bad_x, bad_z = x.clone(), z.clone()
+    bad_x[7], bad_z[9] = math.nan, math.inf
+    with pytest.raises(ValueError, match=r"X must be finite|X contains NaN"):
+        model.fit(bad_x, z)
+    with pytest.raises(ValueError, match="Z must be finite, but row 9 holds"):
+        model.fit(x, bad_z)
+    with pytest.raises(ValueError, match=r"X must be finite|X contains NaN"):
+        model.transform(bad_x)
+    with pytest.raises(ValueError, match=r"expecting 3 features|X must have shape \(N, 1, 16"):
+        model.transform(x[..., :2])
+
+
+def test_training_that_diverges_is_an_error(generator):
+    x, z = torch.randn(50, 3, generator=generator), torch.randn(50, 2, generator=generator)
+    model = SupervisedEncoder(2, learning_rate=1e30, steps=20)
+    with pytest.raises(FloatingPointError, match=r"the loss became .* smaller learning_rate than"):
+        model.fit(x, z)
 
 
 def test_the_error_is_that_of_rows_it_was_not_trained_on(generator):
@@ -61,8 +89,10 @@ def test_the_error_is_that_of_rows_it_was_not_trained_on(generator):
     x, z = torch.randn(2, 300, 3, generator=generator)
     model = SupervisedEncoder(3, **SHORT).fit(x, z)
     assert model.error_ > 0.6  # their variance is 1
-    with pytest.raises(ValueError, match="at least 2 rows"):
+    with pytest.raises(ValueError, match="minimum of 2 is required"):
         SupervisedEncoder(3).fit(x[:1], z[:1])
+    with pytest.raises(ValueError, match="at least 2 rows"):  # images
+        SupervisedEncoder(3).fit(x[:1, None, None], z[:1])
 
 
 def sprites(places=6):
@@ -90,8 +120,10 @@ def test_images_with_a_grid_of_factors_are_learned_from_pairs(monkeypatch):
 
 def test_sources_must_know_the_factors(generator):
     world = World(Box(2), Uniform(), Normal(0.1), InvertibleMLP(layers=2), seed=0)
-    with pytest.raises(TypeError, match=r"X must be a world, a source .*, got WorldPairs"):
-        SupervisedEncoder(2).fit(WorldPairs(world))
+    for source in (WorldPairs(world), sprites(2)):
+        told = rf"X must be a World, .* FactorPairs\(world, .*, got {type(source).__name__}"
+        with pytest.raises(TypeError, match=told):
+            SupervisedEncoder(2).fit(source)
     with pytest.raises(ValueError, match="Z must be None when X is a world or a pair source"):
         SupervisedEncoder(2).fit(world, world.sample_anchors(5, generator))
     with pytest.raises(ValueError, match="n_components must be the number of factors, 2, got 3"):

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from isolatent.baselines import AdaGVAE, SlowVAE
-from isolatent.experiments import Experiment, ImageCell, Run, execute, images
+from isolatent.experiments import Experiment, ImageCell, Run, execute, images, read_experiment
 from isolatent.experiments.image_cells import ImageModelSpec, ImageWorldSpec
 from isolatent.experiments.settings import plain
 from isolatent.pairs import FactorPairs, LaplaceTransitions
@@ -70,8 +70,8 @@ def test_a_cell_survives_json_inside_an_experiment():
             "metrics of continuous factors must be 'mcc'",
         ),
         ({"model": {"method": "slow_vae", "p": 2.0}}, "p goes with alignuniform and infonce"),
-        ({"model": {"method": "alignuniform"}}, "alpha goes with method 'alignuniform'"),
-        ({"model": {"method": "infonce", "alpha": 0.5}}, "alpha goes with"),
+        ({"model": {"method": "alignuniform"}}, "alpha must be given for method 'alignuniform'"),
+        ({"model": {"method": "infonce", "alpha": 0.5}}, "alpha goes with .*, got 'infonce'"),
         ({"model": {"method": "infonce", "beta": 2.0}}, "beta goes with the methods beta_vae"),
         ({"model": {"method": "vae"}}, "must be one of 'alignuniform', 'infonce', 'beta_vae'"),
         ({"metrics": ["r2"]}, "must be one of 'beta_vae', 'factor_vae'"),
@@ -84,6 +84,35 @@ def test_a_cell_survives_json_inside_an_experiment():
 def test_what_cannot_be_is_refused(change, told):
     with pytest.raises(ValidationError, match=told):
         ImageCell.model_validate(CELL | change)
+
+
+MOVES = "x_t,y_t,scale_t,x_t+1,y_t+1,scale_t+1\n0,0,0,1,1,1\n"
+NATURAL = """
+[[cells]]
+name = "a"
+metrics = "mcc"
+world = {images = "sprites", pairs = "nat", transitions = "moves.csv"}
+model = {method = "beta_vae"}
+"""
+
+
+def test_the_contents_of_a_table_matter_and_not_its_directory(tmp_path, monkeypatch):
+    runs = []
+    for folder, moves in (("one", MOVES), ("two", MOVES), ("three", MOVES + "1,0,0,1,1,1\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "moves.csv").write_text(moves)
+        (tmp_path / folder / "own.toml").write_text(NATURAL)
+        runs += read_experiment(tmp_path / folder / "own.toml").runs([0])
+        assert runs[-1].cell.world.build().transitions.table.shape == (len(runs) // 3 + 1, 6)
+    assert runs[0].hash == runs[1].hash != runs[2].hash
+    told = plain(runs[0].cell)
+    assert told == plain(runs[1].cell) != plain(runs[2].cell)
+    assert told["world"]["transitions"].startswith("moves.csv sha256:")
+    assert plain(ImageCell.model_validate(told)) == told  # a record that is read again
+    # A file that is not beside the TOML file is looked for in the current directory.
+    (tmp_path / "two" / "moves.csv").unlink()
+    monkeypatch.chdir(tmp_path / "one")
+    assert read_experiment(tmp_path / "two" / "own.toml").runs([0])[0].hash == runs[0].hash
 
 
 def test_models_are_built_as_told():

@@ -56,6 +56,7 @@ def test_an_estimator_takes_them(world, encoder):
     [
         (("sprites", iso.UniformFactorChange()), "world must be a FactorWorld, got 'sprites'"),
         ((Sprites(), 3), "transitions must have check and sample_factors"),
+        ((Sprites(), iso.LaplaceTransitions), "transitions must have check and sample_factors"),
         ((Sprites(), iso.UniformFactorChange(), True), "must be RecordedTransitions where"),
         ((SMALL, MOVES, True), "world must have observe_values"),
     ],

@@ -156,6 +156,7 @@ def test_dtypes():
         (np.float32, torch.float32),
         (np.float16, torch.float32),
         (np.uint8, torch.float32),
+        (np.bool_, torch.float32),
     ):
         array = np.ones((4, 2), given_dtype)
         x, _ = ArrayPairs(array, array).sample(3, torch.Generator().manual_seed(0))

@@ -112,7 +112,7 @@ def test_what_is_written_is_read(objects, tmp_path_factory):
         ),
         ("id,t_0,t_2\n", r"the columns from t_0 to the last must be .* got \['t_0', 't_2'\]"),
         ("id,t_0\n", r"the columns from t_0 to the last must be .* got \['t_0'\]"),
-        (HEADER + f'1,1,"{"[" * 200_000}"\n', "line 2: field larger than field limit"),
+        (HEADER + f'1,1,"{"[" * 200_000}"\n', "line 2, column 't_0' must be empty or a"),
     ],
 )
 def test_errors_say_where(tmp_path, text, message):
@@ -120,6 +120,23 @@ def test_errors_say_where(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=f"^natural.csv: .*{message}"):
         read_transitions(path)
+
+
+def test_cells_may_be_long(tmp_path):
+    limit = csv.field_size_limit()
+    moments = [[*[None] * 30_000, (32.0, y, 1024)] for y in (16.0, 0.0)]  # 180 000 characters
+    moves = read_transitions(write(tmp_path / "natural.csv", [moments]), rescale=False)
+    assert moves.table.tolist() == [[0.25, 0.5, 0.5, 0, 0.5, 0.5]]
+    assert csv.field_size_limit() == limit
+
+
+def test_scale_and_area_are_not_mixed(tmp_path):
+    path = tmp_path / "moves.csv"
+    path.write_text("x_t,y_t,scale_t,x_t+1,y_t+1,area_t+1\n0,0,0.5,1,1,0.25\n")
+    with pytest.raises(ValueError, match=r"moves.csv: must have the scale of both .* 'scale_t'"):
+        read_transitions(path, rescale=False)
+    path.write_text("x_t,y_t,scale_t,area_t,x_t+1,y_t+1,area_t+1\n0,0,9,0.25,1,1,0.36\n")
+    assert read_transitions(path, rescale=False).table.tolist() == [[0, 0, 0.5, 1, 1, 0.6]]
 
 
 def test_bytes_that_are_no_text_are_reported_where_they_stand(tmp_path):

@@ -115,6 +115,7 @@ def test_few_pairs_are_not_learned_by_heart():
 
 
 X = np.random.default_rng(0).normal(size=(30, 3))
+SMALL = X[:, :1, None, None] > np.zeros((8, 8))  # booleans are numbers, too
 
 
 @pytest.mark.parametrize(
@@ -133,6 +134,10 @@ X = np.random.default_rng(0).normal(size=(30, 3))
         ({"encoder": "transformer"}, (X, X), "encoder must be one of"),
         ({"encoder": nn.Linear(3, 2).double()}, (X, X), "encoder must map 2 observations"),
         ({"recipe": 100}, (X, X), "recipe must be a Recipe"),
+        ({}, (iso.Sprites(),), r"pairs of them, such as FactorPairs\(world, .*, got Sprites"),
+        ({"encoder": "conv"}, (SMALL, SMALL), "X must have images of 64 × 64 .*, got .N, 1, 8, 8"),
+        ({"encoder": "pooled"}, (SMALL, SMALL), "X must have images of at least 16 × 16 .*'pooled"),
+        ({"encoder": "residual"}, (SMALL, SMALL), "X must have images of at least 16 × 16"),
     ],
 )
 def test_wrong_arguments(arguments, fit, message):

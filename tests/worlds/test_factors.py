@@ -95,6 +95,17 @@ def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeyp
         (lambda: grid((2, 3)).observe([[0.0, 1.0]]), TypeError, "factors must be integers"),
         (lambda: grid((2, 3)).observe([[0]]), ValueError, r"factors must have shape \(N, 2\)"),
         (lambda: grid((2, 3)).factors_at([6]), ValueError, r"index\[:, 0\] must be from 0 to 5"),
+        (lambda: grid((2, 3)).factors_at(3), ValueError, r"index must have shape \(N,\), got \(\)"),
+        (
+            lambda: grid((2,)).factors_at([[1]]),
+            ValueError,
+            r"index must have shape \(N,\), got \(1",
+        ),
+        (
+            lambda: FactorArray(np.zeros((2, 8, 8, 3)), (2,)),
+            ValueError,
+            r"images must have their channels first, .* got \(2, 8, 8, 3\); np.moveaxis",
+        ),
         (
             lambda: FactorArray(np.full((2, 2, 2), 1.5), (2,)).observe([[0]]),
             ValueError,

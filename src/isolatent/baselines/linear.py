@@ -91,7 +91,12 @@ class _Linear(
         source = self._as_source(X, X_pos, groups, reset=True)
         if isinstance(source, ArrayPairs | SeriesPairs):
             shape = tuple(source.x.shape[1:])
-            pair = source.all(_some(len(source), _most(shape, self._counted), generator))
+            chosen = _some(len(source), _most(shape, self._counted), generator)
+            if isinstance(source, SeriesPairs) and source.longest > source.shortest:
+                count = len(source) if chosen is None else len(chosen)
+                pair = source.sample(count, generator)  # all() has the shortest lag alone
+            else:
+                pair = source.all(chosen)
         else:
             shape = tuple(source.sample(1, Generator().manual_seed(0))[0].shape[1:])
             pair = source.sample(min(SAMPLES, _most(shape, self._counted)), generator)
@@ -195,9 +200,10 @@ class SlowFeatures(_Linear):
 
     Args:
         n_components: Codes n.
-        lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
-            and the longest; each moment is paired with the nearest.
-        random_state: For drawing from worlds.
+        lag: For recordings: how many rows apart a moment and its positive may be at most, or the
+            shortest and the longest. Each moment is paired once, at a lag drawn from those;
+            ``(20, 20)`` pairs all moments that are 20 rows apart.
+        random_state: For drawing from worlds, and for drawing lags.
 
     Attributes:
         mean_: The mean of the observations (m,).

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from copy import deepcopy
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol, Self, runtime_checkable
 
@@ -21,9 +22,9 @@ from isolatent.encoders import Whitening
 from isolatent.pairs import KnownPairs
 from isolatent.training import Recipe
 from isolatent.training.assembly import Beliefs, build_encoder
-from isolatent.training.observations import is_source
+from isolatent.training.observations import TakesObservations, is_source
 from isolatent.training.pace import Pace
-from isolatent.worlds import World
+from isolatent.worlds import FactorWorld, World
 
 __all__ = ["SupervisedEncoder"]
 
@@ -41,7 +42,7 @@ class _KnowsFactors(Protocol):
     def sample_known(self, batch: int, generator: Generator) -> KnownPairs: ...
 
 
-class SupervisedEncoder(TransformerMixin, BaseEstimator):
+class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
     r"""The encoder of :class:`isolatent.ContrastiveICA`, trained to minimise :math:`E|f(x) - z|^2`.
 
     This is the *supervised* score of `zimmermann2021`: it says whether the encoder could invert the
@@ -53,7 +54,8 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
     Args:
         n_components: Number of factors n.
         space: Where the codes live, as in :class:`isolatent.ContrastiveICA`.
-        encoder: Its ``encoder``, by name; for images ``"conv"`` or ``"residual"``.
+        encoder: Its ``encoder``, by name; for images ``"conv"``, ``"pooled"`` or
+            ``"residual"``.
         steps: Steps at most; training stops before if the error no longer falls at all.
         batch: Points per step.
         learning_rate: Peak learning rate; the default is for vectors, and convolutions need a
@@ -63,6 +65,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
     Attributes:
         encoder_: The trained encoder.
         error_: The least mean squared error on held-out points.
+        n_features_in_: Number of observed dimensions.
 
     Example:
         >>> from isolatent.worlds import Box, Linear, Normal, Uniform
@@ -113,6 +116,7 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
                 f"n_components must be the number of factors, {held_z.shape[1:].numel()}, got "
                 f"{self.n_components}"
             )
+        self._set_shape(tuple(held_x.shape[1:]))
         # Images are not whitened, and would fill the memory.
         x, z = draw(WHITENING if held_x.ndim == 2 else HELD_OUT, generator)
         rescale = _rescaling(self.space, z)
@@ -134,40 +138,54 @@ class SupervisedEncoder(TransformerMixin, BaseEstimator):
             error.backward()
             optimiser.step()
             averaged.update_parameters(encoder)
+            self._check_loss(float(error.detach()), number)
             if number % MEASURE_EVERY == 0 or number == pace.total:
                 codes = _encode(averaged.module, held_x)
                 missed = float(nn.functional.mse_loss(codes, rescale(held_z)))
+                self._check_loss(missed, number)
                 if pace.measured(number, missed):
                     best, self.error_ = deepcopy(averaged.module), missed
         self.encoder_ = best.eval()
         return self
 
     def transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
-        """Codes (N, n_components) of observations (N, m), or of images."""
-        check_is_fitted(self, "encoder_")
-        return np.asarray(_encode(self.encoder_, check_tensor("X", X).float()).numpy())
+        """Codes (N, n_components) of observations (N, m), or of images, in their precision."""
+        encoder = self.code_module()
+        return self._map(self._as_array(X, reset=False), partial(_encode, encoder), encoder)
 
     def code_module(self) -> nn.Module:
         """The module that computes :meth:`transform`: observations as tensors to codes."""
         check_is_fitted(self, "encoder_")
         return self.encoder_
 
+    def _check_loss(self, loss: float, number: int) -> None:
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss became {loss} at step {number}; try a smaller learning_rate than "
+                f"{self.learning_rate:g}, or check the data for extreme values"
+            )
+
     def _points(
         self, X: Any, Z: Any, generator: Generator
     ) -> tuple[Callable[[int, Generator], Points], Points]:
         """A function that draws observations and their factors, and some to hold out."""
-        if is_source(X) or isinstance(X, _KnowsFactors):
+        if is_source(X) or isinstance(X, _KnowsFactors | FactorWorld):
             if Z is not None:
                 raise ValueError("Z must be None when X is a world or a pair source")
             fresh = _fresh(X)
             return fresh, fresh(HELD_OUT, generator)
         if Z is None:
             raise ValueError("Z must hold the true factors of X, got None")
-        x, z = check_tensor("X", X).float(), check_tensor("Z", Z).float()
+        x = torch.from_numpy(np.array(self._as_array(X, True), np.float32))
+        z = check_tensor("Z", Z).float()
+        if z.ndim != 2:
+            raise ValueError(f"Z must have shape (N, {self.n_components}), got {tuple(z.shape)}")
         if len(x) != len(z):
             raise ValueError(f"X and Z must have as many rows, got {len(x)} and {len(z)}")
         if len(x) < 2:
             raise ValueError(f"X must have at least 2 rows, one of them to hold out, got {len(x)}")
+        _check_finite("X", x)
+        _check_finite("Z", z)
         held = min(HELD_OUT, max(1, len(x) // 10))
         order = torch.randperm(len(x), generator=generator)
         aside, kept = order[:held], order[held:]
@@ -207,8 +225,8 @@ def _fresh(source: Any) -> Callable[[int, Generator], Points]:
         return of_world
     if not isinstance(source, _KnowsFactors):
         raise TypeError(
-            f"X must be a world, a source with sample_known, as FactorPairs has it, or "
-            f"observations with their factors Z, got {source!r}"
+            f"X must be a World, a source with sample_known, such as FactorPairs(world, "
+            f"LaplaceTransitions()), or observations with their factors Z, got {source!r}"
         )
 
     def of_pairs(count: int, generator: Generator) -> Points:
@@ -217,6 +235,13 @@ def _fresh(source: Any) -> Callable[[int, Generator], Points]:
         return x[:count].float(), z[:count].float()
 
     return of_pairs
+
+
+def _check_finite(name: str, values: Tensor) -> None:
+    finite = values.isfinite().flatten(1).all(1)
+    if not finite.all():
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
 
 
 def _encode(encoder: nn.Module, x: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def _read(path: Path, name: str | None, above: tuple[Path, ...]) -> Experiment:
     defaults = as_table(f"{shown}: defaults", data.get("defaults", {}))
     cells = [*_included(f"{shown}: include", data.get("include", []), path.parent, (*above, here))]
     cells += _written(shown, data)
-    cells = [laid_over(defaults, cell) for cell in cells]
+    cells = [_near(path.parent, laid_over(defaults, cell)) for cell in cells]
     try:
         return Experiment.model_validate(
             {
@@ -99,6 +99,16 @@ def _read(path: Path, name: str | None, above: tuple[Path, ...]) -> Experiment:
         raise ValueError(explained(shown, error, cells)) from None
     except Exception as error:  # of a check that expected another type
         raise ValueError(stumbled(shown, error, cells)) from error
+
+
+def _near(folder: Path, cell: dict[str, Any]) -> dict[str, Any]:
+    """The cell with its file of transitions found in the folder, if there is such a file."""
+    world = cell.get("world")
+    if not isinstance(world, dict) or not isinstance(written := world.get("transitions"), str):
+        return cell
+    if not os.path.isfile(folder / written):
+        return cell
+    return {**cell, "world": {**world, "transitions": str((folder / written).resolve())}}
 
 
 def _loaded(path: Path, shown: str) -> dict[str, Any]:

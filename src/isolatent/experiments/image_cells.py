@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_serializer, field_validator, model_validator
 from torch import nn
 
 from isolatent.baselines import AdaGVAE, AdaMLVAE, BetaVAE, SlowVAE
@@ -46,8 +48,10 @@ class ImageWorldSpec(Spec):
             the directory that ``ISOLATENT_DATA`` names.
         pairs: ``"uni"``, ``"lap"`` or ``"nat"``: see :mod:`isolatent.pairs`.
         rate: For ``"lap"``: the rate of the transitions, by default 1.
-        transitions: For ``"nat"``: a CSV file of recorded ones. Without it a made-up table stands
-            in, of which results say so.
+        transitions: For ``"nat"``: a CSV file of recorded ones, by a path from the directory of the
+            TOML file or, if it is not there, from the current one. Results have its name and the
+            SHA-256 of its contents, on which they depend. Without it a made-up table stands in, of
+            which results say so.
         continuous: For ``"nat"``: whether position and scale take values between those of the grid.
     """
 
@@ -66,6 +70,18 @@ class ImageWorldSpec(Spec):
         if self.continuous and self.images != "sprites":
             raise ValueError(f"continuous goes with images 'sprites', got {self.images!r}")
         return self
+
+    @field_serializer("transitions", when_used="json-unless-none")
+    def _told(self, transitions: str) -> str:
+        """The file without its directory, which is none of a result's business; its contents are.
+
+        What is no file, as this text itself once it is read again, stays as it is.
+        """
+        path = Path(transitions).expanduser()
+        if not path.is_file():
+            return path.name
+        with path.open("rb") as file:
+            return f"{path.name} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
 
     def build(self) -> FactorPairs:
         """The pairs; their ``world`` is the world."""
@@ -105,8 +121,10 @@ class ImageModelSpec(Spec):
 
     @model_validator(mode="after")
     def _settings_of_the_method(self) -> Self:
-        if (self.alpha is not None) != (self.method == "alignuniform"):
+        if self.alpha is not None and self.method != "alignuniform":
             raise ValueError(f"alpha goes with method 'alignuniform', got {self.method!r}")
+        if self.alpha is None and self.method == "alignuniform":
+            raise ValueError("alpha must be given for method 'alignuniform'")
         if self.p is not None and not self.contrastive:
             raise ValueError(f"p goes with {' and '.join(CONTRASTIVE)}, got {self.method!r}")
         if self.encoder != "conv" and not self.contrastive:

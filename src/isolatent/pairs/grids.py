@@ -50,7 +50,8 @@ class FactorPairs:
     ) -> None:
         if not isinstance(world, FactorWorld):
             raise TypeError(f"world must be a FactorWorld, got {world!r}")
-        if not isinstance(transitions, Transitions):
+        # A class has these methods, too.
+        if isinstance(transitions, type) or not isinstance(transitions, Transitions):
             raise TypeError(
                 f"transitions must have check and sample_factors, as UniformFactorChange() has, "
                 f"got {transitions!r}"

@@ -258,7 +258,7 @@ def _observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         array = np.asanyarray(value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real, got dtype {array.dtype}")
-    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+    if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
     if array.ndim < 2 or len(array) < 2 or 0 in array.shape:
         raise ValueError(

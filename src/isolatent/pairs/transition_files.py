@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from numpy.typing import NDArray
 __all__ = ["read_table"]
 
 SUFFIXES = (("_t", "_t0", "_before"), ("_t+1", "_t1", "_after"))  # of columns, before and after
+EXTENTS = ("scale", "area")
+LONGEST = 2**31 - 1  # characters of a cell; by itself the csv module gives up at 131 072
 SIDE = 64  # pixels of a crop window
 KEPT = (0.05, 0.95)  # quantiles of the area, beyond which Natural Sprites has nothing
 
@@ -26,7 +29,7 @@ Moment = tuple[float, float, float]  # y, x, area
 def read_table(path: Path) -> Array:
     """Rows (T, 6) of x, y, scale before and x, y, scale after, from a file of either layout."""
     # Bytes that are no text are reported where they stand, as part of a cell that cannot be read.
-    with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
+    with _long_cells(), path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         lines = csv.reader(file)
         try:
             header = [name.strip().lower() for name in next(lines, [])]
@@ -35,6 +38,16 @@ def read_table(path: Path) -> Array:
         except csv.Error as error:
             raise ValueError(f"{path.name}: line {lines.line_num}: {error}") from error
     return _one_row_each(path)
+
+
+@contextmanager
+def _long_cells() -> Iterator[None]:
+    """Cells of any length for the csv module, whose limit is one for the whole process."""
+    before = csv.field_size_limit(LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _steps(path: Path, header: list[str], lines: Any) -> list[tuple[Moment, Moment]]:
@@ -127,16 +140,29 @@ def _one_row_each(path: Path) -> Array:
         raise ValueError(f"{path.name}: not a CSV file ({str(error).splitlines()[0]})") from error
     if not read.num_rows:
         raise ValueError(f"{path.name}: has no rows")
+    there = _names(read)
+    known = [{e for e in EXTENTS if any(e + s in there for s in each)} for each in SUFFIXES]
+    if all(known) and not known[0] & known[1]:
+        raise ValueError(
+            f"{path.name}: must have the scale of both moments or the area of both; it has "
+            f"{read.column_names}"
+        )
+    extents = tuple(e for e in EXTENTS if e in known[0] & known[1]) or EXTENTS
     columns: list[Array] = []
     for suffixes in SUFFIXES:
         columns += [_column(path, read, ("x",), suffixes), _column(path, read, ("y",), suffixes)]
-        columns.append(_column(path, read, ("scale", "area"), suffixes))
+        columns.append(_column(path, read, extents, suffixes))
     return np.stack(columns, axis=1)
+
+
+def _names(read: Any) -> dict[str, int]:
+    """Which column each name stands for; case and spaces do not matter."""
+    return {str(name).strip().lower(): k for k, name in enumerate(read.column_names)}
 
 
 def _column(path: Path, read: Any, names: tuple[str, ...], suffixes: tuple[str, ...]) -> Array:
     """The numbers of the first of these columns that is there."""
-    there = {str(name).strip().lower(): k for k, name in enumerate(read.column_names)}
+    there = _names(read)
     wanted = [name + suffix for name in names for suffix in suffixes]
     found = next((name for name in wanted if name in there), None)
     if found is None:

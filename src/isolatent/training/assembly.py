@@ -55,6 +55,7 @@ __all__ = [
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
+CONV, SMALLEST = 64, 16  # height and width: all that "conv" takes, the least that others do
 ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
 LOSSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
@@ -88,6 +89,8 @@ def build_encoder(name: str, shape: tuple[int, ...], beliefs: Beliefs) -> nn.Mod
         expected = "(N, channels, height, width)" if images else "(N, features)"
         got = ", ".join(map(str, shape))
         raise ValueError(f"X must have shape {expected} for encoder={name!r}, got (N, {got})")
+    if images:
+        _check_size(name, shape)
     layers: list[nn.Module]
     if images:
         layers = [IMAGE_ENCODERS[name](n, shape[0])]
@@ -104,6 +107,16 @@ def build_encoder(name: str, shape: tuple[int, ...], beliefs: Beliefs) -> nn.Mod
     elif head == "box":
         layers += [BoxHead(learn_bound=False), Straightening(n, beliefs.exponent or 2.0)]
     return nn.Sequential(*layers)
+
+
+def _check_size(name: str, shape: tuple[int, ...]) -> None:
+    whole = name == "conv"
+    if shape[1:] != (CONV, CONV) if whole else min(shape[1:]) < SMALLEST:
+        expected = f"{CONV} × {CONV}" if whole else f"at least {SMALLEST} × {SMALLEST}"
+        got = ", ".join(map(str, shape))
+        raise ValueError(
+            f"X must have images of {expected} pixels for encoder={name!r}, got (N, {got})"
+        )
 
 
 def build_loss(name: str, beliefs: Beliefs) -> ContrastiveLoss:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
 from isolatent.training.assembly import dtype_of
-from isolatent.worlds import World
+from isolatent.worlds import FactorWorld, World
 
 __all__ = ["TakesObservations", "is_source"]
 
@@ -45,6 +45,11 @@ class TakesObservations:
 
     def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
         """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
+        if isinstance(X, FactorWorld):
+            raise TypeError(
+                f"X must be observations or, to fit, pairs of them, such as "
+                f"FactorPairs(world, LaplaceTransitions()), got {X!r}"
+            )
         if isinstance(X, Tensor):
             X = X.detach().cpu().numpy()
         images = isinstance(X, np.ndarray) and X.ndim > 2

@@ -19,6 +19,7 @@ from isolatent.worlds.packed import PackedImages
 __all__ = ["FactorArray", "FactorWorld", "check_factors"]
 
 LARGEST_GRID = 2**62  # cells, so that an index fits into 64 bits
+CHANNELS = (1, 3, 4)  # of images; a last axis of these alone is one of channels, not of columns
 PART = 2**22  # numbers that are looked at in one go
 
 
@@ -114,7 +115,10 @@ class FactorWorld(ABC):
 
     def factors_at(self, index: Tensor | ArrayLike) -> Tensor:
         """The factors (N, F) of each cell (N,): what :meth:`index_of` undoes."""
-        cells = check_factors("index", np.asarray(index)[..., None], (len(self),))[:, 0]
+        given = np.asarray(index)
+        if given.ndim != 1:
+            raise ValueError(f"index must have shape (N,), got {given.shape}")
+        cells = check_factors("index", given[:, None], (len(self),))[:, 0]
         columns = np.unravel_index(cells.numpy(), self.sizes)
         return torch.from_numpy(np.stack(columns, axis=1).astype(np.int64))
 
@@ -158,8 +162,9 @@ class FactorArray(FactorWorld):
 
     Args:
         images: One observation for each cell, in the order of the grid (last factor fastest):
-            (N, height, width), (N, channels, height, width) or any other (N, ...). NumPy, torch,
-            a memory map, of which only the rows that are asked for are read, or packed bits.
+            (N, height, width), (N, channels, height, width), so that channels come first, or any
+            other (N, ...). NumPy, torch, a memory map, of which only the rows that are asked for
+            are read, or packed bits.
         sizes: How many values each factor has; their product is N.
         names: What each factor is called.
         categorical: Which factors have no order.
@@ -199,12 +204,17 @@ class FactorArray(FactorWorld):
                 f"images must have shape ({len(self)}, ...), one for each cell of {self.sizes}, "
                 f"got {images.shape}"
             )
+        shape = tuple(images.shape[1:])
+        if len(shape) == 3 and shape[2] in CHANNELS and shape[0] not in CHANNELS:
+            raise ValueError(
+                f"images must have their channels first, (N, channels, height, width), got "
+                f"{images.shape}; np.moveaxis(images, -1, 1) puts them there"
+            )
         if largest is None:
             self.largest = 255.0 if _above_one(images) else 1.0
         else:
             self.largest = check_real("largest", largest, above=0)
         self.images = images
-        shape = tuple(images.shape[1:])
         self.observation_shape = (1, *shape) if len(shape) == 2 else shape
 
     def _observe(self, factors: Tensor) -> Tensor:
