@@ -12,7 +12,7 @@ from isolatent.report import plots
     [
         ("zimmermann2021/table2", None, 0),
         ("zimmermann2021/figure2", "marginal", 9),
-        ("rusak2025/figure2", "lambda", 2),
+        ("rusak2025/figure2", "lambda", 3),
         ("rusak2025/scaling", "batch", 7),
         ("matthes2023/concentration", "sigma", 4),
         ("matthes2023/synthetic", None, 0),
