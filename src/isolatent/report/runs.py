@@ -136,9 +136,14 @@ def _summary(table: Sequence[Row]) -> tuple[str, ...]:
     counts = Counter(row.result.verdict for row in table)
     told = "; ".join(f"{count} {text}" for text, count in counts.most_common())
     rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
-    bad = [row.cell for row in table if row.verdict.is_bad]
+    bad: dict[str, list[str]] = {}
+    for row in table:
+        if row.verdict.is_bad:
+            bad.setdefault(row.cell, []).append(score_name(row.result.metric))
+    several = any(len(scores) > 1 for scores in bad.values())
+    parts = (f"{cell} ({', '.join(scores)})" if several else cell for cell, scores in bad.items())
     return (f"{rows}: {told}." if table else "There are no runs.",) + (
-        (f"Not reached: {', '.join(bad)}.",) if bad else ()
+        (f"Not reached: {'; '.join(parts) if several else ', '.join(parts)}.",) if bad else ()
     )
 
 
