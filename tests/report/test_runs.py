@@ -177,7 +177,7 @@ def test_medians_are_shown_where_the_cell_asks_for_them(run_of, cell_of, results
 
 
 def test_a_cell_that_misses_several_scores_is_named_once(run_of, cell_of, results_of):
-    published = dict.fromkeys(["linear_r2", "mcc"], {"value": 99.9, "spread": 0.1})
+    published = {name: {"value": 99.9, "spread": 0.1} for name in ("linear_r2", "mcc")}
     cell = cell_of("a", metrics=list(published)) | {"published": {"unsupervised": published}}
     page = page_of_runs([results_of([cell], [run_of("a", 0, 0.5)])])
     assert page.summary[-1] == "Not reached: a (R² (linear), MCC)."
