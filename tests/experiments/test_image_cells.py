@@ -6,8 +6,10 @@ import json
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from torch import nn
 
 from isolatent.baselines import AdaGVAE, SlowVAE
+from isolatent.evaluation import evaluate_disentanglement
 from isolatent.experiments import Experiment, ImageCell, Run, execute, images, read_experiment
 from isolatent.experiments.image_cells import ImageModelSpec, ImageWorldSpec
 from isolatent.experiments.settings import plain
@@ -134,9 +136,17 @@ def test_a_run_records_scores_and_pictures(small, monkeypatch, method):
     for name, value in {"FITTED": 200, "HELD_OUT": 100, "TEST_POINTS": 200}.items():
         monkeypatch.setattr(images, name, value)
     monkeypatch.setattr("isolatent.experiments.strips.POOL", 200)
+    encoders = []
+
+    def evaluate(model, *given, **options):
+        encoders.append(model)
+        return evaluate_disentanglement(model, *given, **options)
+
+    monkeypatch.setattr(images, "evaluate_disentanglement", evaluate)
     model = CELL["model"] if method == "alignuniform" else {"method": method, "n_components": 2}
     record = execute(run_of(ImageCell.model_validate(CELL | {"model": model})))
     assert record["status"] == "done", record["error"]
+    assert isinstance(encoders[0], nn.Module)  # a bare `transform` would be many times slower
     assert json.loads(json.dumps(record)) == record
     scores = record["scores"]["unsupervised"]
     for name, (low, high) in record["intervals"].items():

@@ -53,8 +53,8 @@ class ConvEncoder(nn.Module):
 class PooledEncoder(nn.Module):
     """A perceptron on a small copy of the image: on a CPU much cheaper than convolutions.
 
-    Pixels are averaged to a grid of 16 × 16, which keeps where an object is to a fraction of a
-    pixel, its size and its rough outline, but no fine texture.
+    Pixels are averaged to a grid of 16 × 16, which keeps where an object is, its size and its
+    rough outline, but no fine texture.
 
     Args:
         n_outputs: Codes n.

@@ -15,7 +15,7 @@ QUARTER = 0.25  # of a run, which must be better than the one before for it to g
 FEWEST = 8  # measurements before a plateau is believed
 WARM = 5  # times the warm-up, in steps, before that
 CHANCE = 3.0  # standard deviations: the least of many losses is already two below their mean
-PATIENCE = 4  # measurements, and a quarter of a cool-down, without a better one end it early
+PATIENCE = 4  # measurements, and a quarter of a cool-down, with none to keep end it early
 
 
 class Pace:

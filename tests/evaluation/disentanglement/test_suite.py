@@ -217,6 +217,8 @@ def test_a_world_of_others_is_asked_by_one_thread_at_a_time(monkeypatch):
             return super().observe(factors)
 
     monkeypatch.setattr("isolatent.evaluation.disentanglement.grid.BATCH", 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
     EncodedGrid(torch.nn.Linear(2, 2), Slow(3, 4), 0).encode(np.arange(12))
     assert most == [1] * 6
 
