@@ -15,7 +15,7 @@ from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.measures import thin_curve
 from isolatent.experiments.predictions import expected_guarantee
 from isolatent.experiments.strips import strips
-from isolatent.experiments.views import observe_factors, sample_factors
+from isolatent.experiments.views import sample_factors
 from isolatent.pairs import FactorPairs
 
 __all__ = ["measured_on_images"]
@@ -82,4 +82,4 @@ def _correlation(model: Any, pairs: FactorPairs, seed: int) -> list[list[float]]
 def _tested(model: Any, pairs: FactorPairs, seed: int) -> tuple[Any, Any]:
     """Fresh factors, and the codes of their images."""
     y = sample_factors(pairs, TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
-    return y.numpy(), model.transform(observe_factors(pairs, y))
+    return y.numpy(), model.transform(pairs.observe(y))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from isolatent.experiments.views import observe_factors, sample_factors
+from isolatent.experiments.views import sample_factors
 from isolatent.pairs import FactorPairs
 
 __all__ = ["DEAD", "png", "strips"]
@@ -39,7 +39,7 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
     """
     y = sample_factors(pairs, POOL, Generator().manual_seed(seed + STRIP_SEED))
     codes = np.concatenate(
-        [np.asarray(model.transform(observe_factors(pairs, part))) for part in y.split(2048)]
+        [np.asarray(model.transform(pairs.observe(part))) for part in y.split(2048)]
     )
     deviations = codes.std(0).astype(np.float64)
     largest = deviations.max() or 1.0
@@ -54,7 +54,7 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
         kind, images = "decoded", np.asarray(model.decode(wanted))
     else:
         chosen = [_nearest(codes / scale, point) for point in wanted / scale]
-        kind, images = "nearest", observe_factors(pairs, y[chosen]).numpy()
+        kind, images = "nearest", pairs.observe(y[chosen]).numpy()
     tiles = images.reshape(codes.shape[1], COLUMNS, *images.shape[1:])
     return {
         "kind": kind,

@@ -1,4 +1,4 @@
-"""Images as a model saw them in training, for what is measured and shown afterwards."""
+"""Which factors a model is measured on, and shown with, after training."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Generator, Tensor
 
 from isolatent.pairs import FactorPairs
 
-__all__ = ["observe_factors", "sample_factors"]
+__all__ = ["sample_factors"]
 
 
 def sample_factors(pairs: FactorPairs, count: int, generator: Generator) -> Tensor:
@@ -18,7 +18,7 @@ def sample_factors(pairs: FactorPairs, count: int, generator: Generator) -> Tens
         >>> import torch, isolatent as iso
         >>> pairs = iso.FactorPairs(iso.Sprites(), iso.natural_transitions(), continuous=True)
         >>> y = sample_factors(pairs, 4, torch.Generator().manual_seed(0))
-        >>> y.dtype, observe_factors(pairs, y).shape
+        >>> y.dtype, pairs.observe(y).shape
         (torch.float64, torch.Size([4, 1, 64, 64]))
     """
     if not pairs.continuous:
@@ -26,10 +26,3 @@ def sample_factors(pairs: FactorPairs, count: int, generator: Generator) -> Tens
     transitions: Any = pairs.transitions  # recorded ones, as FactorPairs has checked
     values: Tensor = transitions.sample_values(pairs.world, count, generator)[0]
     return values
-
-
-def observe_factors(pairs: FactorPairs, factors: Tensor) -> Tensor:
-    """Their images: anti-aliased where the model was trained on such."""
-    world: Any = pairs.world
-    seen: Tensor = world.observe_values(factors) if pairs.continuous else world.observe(factors)
-    return seen

@@ -78,13 +78,17 @@ class FactorPairs:
         """Draw ``batch`` pairs of observations with their factors: what ``sample`` draws, too."""
         if self.continuous:
             assert isinstance(self.transitions, RecordedTransitions)
-            assert isinstance(self.world, _Continuous)
             y, y_pos = self.transitions.sample_values(self.world, batch, generator)
-            return KnownPairs(
-                self.world.observe_values(y), self.world.observe_values(y_pos), y, y_pos
-            )
-        y, y_pos = self.transitions.sample_factors(self.world, batch, generator)
-        return KnownPairs(self.world.observe(y), self.world.observe(y_pos), y, y_pos)
+        else:
+            y, y_pos = self.transitions.sample_factors(self.world, batch, generator)
+        return KnownPairs(self.observe(y), self.observe(y_pos), y, y_pos)
+
+    def observe(self, factors: Tensor) -> Tensor:
+        """What is seen of factors (N, F): indices, or values where they are continuous."""
+        if not self.continuous:
+            return self.world.observe(factors)
+        assert isinstance(self.world, _Continuous)
+        return self.world.observe_values(factors)
 
     def __repr__(self) -> str:
         more = ", continuous=True" if self.continuous else ""
