@@ -8,17 +8,10 @@ import pytest
 from isolatent.cli.report import DEMO_PAGE, demo_page_path
 from isolatent.report import is_report
 from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, World
+from own_spec import GOOD
 
-SPEC = """
-title = "a sphere"
-[[cells]]
-name = "sphere_vmf"
-world.space = "Sphere(3)"
-world.marginal = "Uniform()"
-world.conditional = "VonMisesFisher(kappa=10)"
-model.space = "sphere"
-model.conditional = "vmf"
-recipe = { steps = 20, batch = 32 }
+SPEC = f"""{GOOD.replace("one", "sphere_vmf")}
+recipe = {{ steps = 20, batch = 32 }}
 published.unsupervised = [99.86, 0.01]
 """
 SPRITES = """
