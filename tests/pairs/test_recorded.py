@@ -18,15 +18,16 @@ HEADER = "x_t,y_t,area_t,x_t+1,y_t+1,area_t+1"
 TABLE = np.random.default_rng(0).random((50, 6))
 
 
-def test_pairs_on_the_grid_are_the_nearest_to_rows_of_the_table():
+def test_pairs_on_the_grid_are_the_bins_of_rows_of_the_table():
     moves = RecordedTransitions(TABLE)
     assert isinstance(moves, Transitions)
     y, y_pos = moves.sample_factors(WORLD, 5000, torch.Generator().manual_seed(0))
     assert torch.equal(y[:, [0, 2]], y_pos[:, [0, 2]])  # shape and orientation
     drawn = torch.cat([y[:, [3, 4, 1]], y_pos[:, [3, 4, 1]]], dim=1).numpy()
-    steps = np.array([31, 31, 5] * 2)
+    edges = [np.linspace(0, 1, size + 1)[1:-1] for size in (32, 32, 6) * 2]
+    bins = np.stack([np.digitize(*both) for both in zip(TABLE.T, edges, strict=True)], axis=1)
     rows, counts = np.unique(drawn, axis=0, return_counts=True)
-    assert {*map(tuple, rows)} == {*map(tuple, np.rint(TABLE * steps).astype(int))}
+    assert {*map(tuple, rows)} == {*map(tuple, bins)}
     assert stats.chisquare(counts).pvalue > 1e-3
     shapes = np.bincount(y[:, 0], minlength=3)
     assert stats.chisquare(shapes).pvalue > 1e-3
@@ -44,11 +45,13 @@ def test_continuous_pairs_are_rows_of_the_table():
     assert len(distance.indices.unique()) == len(TABLE)
 
 
-def test_rows_without_a_change_on_the_grid_are_left_out(generator):
-    still = [0.5, 0.5, 0.5, 0.501, 0.5, 0.5]
+def test_rows_without_a_change_on_the_grid_are_kept(generator):
+    still = [0.51, 0.51, 0.51, 0.511, 0.51, 0.51]
     moves = RecordedTransitions([still, [0, 0, 0, 1, 1, 1]])
     y, y_pos = moves.sample_factors(WORLD, 500, generator)
-    assert (y != y_pos).any(1).all()
+    moved = (y != y_pos).any(1)
+    assert stats.binomtest(int(moved.sum()), 500).pvalue > 1e-3
+    assert (y_pos[moved][:, [3, 4, 1]] == torch.tensor([31, 31, 5])).all()  # 1 is in the last bin
     with pytest.raises(ValueError, match="must hold a transition that changes an index"):
         RecordedTransitions([still]).sample_factors(WORLD, 5, generator)
     v, v_pos = RecordedTransitions([still]).sample_values(WORLD, 5, generator)
@@ -82,11 +85,13 @@ def test_a_file_is_read_by_the_names_of_its_columns(tmp_path):
         (HEADER + "\n1,2,-3,1,2,3\n", "column 'area_t' must be finite and not negative, got -3"),
         (HEADER + "\n1,2,3,1,2,4\n", "x must vary to be rescaled, got only 1"),
         (HEADER + "\n1,2\n", "not a CSV file"),
+        (HEADER + ",X_t\n1,2,3,1,2,4,5\n", r"must have each column once, got several \['x_t'\]"),
+        (HEADER + ",caf\xe9\n1,2,3,1,2,4,5\n", r"moves.csv: not a CSV file \(.*decode byte"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, text, message):
     path = tmp_path / "moves.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match=message):
         read_transitions(path)
 

@@ -28,9 +28,10 @@ class RecordedTransitions:
     r"""NAT: x, y and scale go from one row's values to the next, as they did in a recording.
 
     A pair takes one row of the table, uniformly; its other factors, such as shape and orientation,
-    are uniform on their grid and the same in both. On the grid of a world (`ND` in the papers) each
-    value becomes the nearest index, and rows in which nothing changes after that are left out;
-    :meth:`sample_values` keeps them continuous (`NC`).
+    are uniform on their grid and the same in both. On the grid of a world (`ND` in the papers) the
+    n indices of a factor are bins of equal width in [0, 1]; rows in which nothing changes after
+    that are kept, since how often things rest is part of a recording. :meth:`sample_values` keeps
+    values continuous (`NC`).
 
     References:
         Klindt et al., 2021; `zimmermann2020`, A.6.
@@ -50,7 +51,7 @@ class RecordedTransitions:
 
     table: ArrayLike
     source: str = "recorded"
-    _changing: dict[tuple[int, ...], NDArray[np.int64]] = field(
+    _binned: dict[tuple[int, ...], NDArray[np.int64]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -85,7 +86,8 @@ class RecordedTransitions:
 
     def check(self, world: FactorWorld) -> None:
         self.check_names(world)
-        if not len(self._indices(world)):
+        indices = self._indices(world)
+        if (indices[:, :3] == indices[:, 3:]).all():
             raise ValueError(
                 f"table must hold a transition that changes an index on the grid of {world!r}; in "
                 f"all {len(self)} both moments have the same"
@@ -131,13 +133,12 @@ class RecordedTransitions:
         return world.sample_factors(batch, generator)
 
     def _indices(self, world: FactorWorld) -> NDArray[np.int64]:
-        """The rows that change an index, as indices."""
+        """The rows as indices of bins; 1 is in the last one."""
         sizes = tuple(world.sizes[world.names.index(name)] for name in MOVING)
-        if sizes not in self._changing:
-            indices = np.rint(self._rows * (np.array(sizes * 2) - 1)).astype(np.int64)
-            changes = (indices[:, :3] != indices[:, 3:]).any(axis=1)
-            self._changing[sizes] = indices[changes]
-        return self._changing[sizes]
+        if sizes not in self._binned:
+            counts = np.array(sizes * 2)
+            self._binned[sizes] = np.minimum(self._rows * counts, counts - 1).astype(np.int64)
+        return self._binned[sizes]
 
     def __repr__(self) -> str:
         return f"RecordedTransitions({len(self)} transitions, {self.source})"

@@ -136,11 +136,11 @@ def _one_row_each(path: Path) -> Array:
 
     try:
         read = arrow_csv.read_csv(path)
-    except arrow.ArrowInvalid as error:
+        there = _names(path, read.column_names)
+    except (arrow.ArrowInvalid, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name}: not a CSV file ({str(error).splitlines()[0]})") from error
     if not read.num_rows:
         raise ValueError(f"{path.name}: has no rows")
-    there = _names(read)
     known = [{e for e in EXTENTS if any(e + s in there for s in each)} for each in SUFFIXES]
     if all(known) and not known[0] & known[1]:
         raise ValueError(
@@ -150,19 +150,24 @@ def _one_row_each(path: Path) -> Array:
     extents = tuple(e for e in EXTENTS if e in known[0] & known[1]) or EXTENTS
     columns: list[Array] = []
     for suffixes in SUFFIXES:
-        columns += [_column(path, read, ("x",), suffixes), _column(path, read, ("y",), suffixes)]
-        columns.append(_column(path, read, extents, suffixes))
+        wanted = (("x",), ("y",), extents)
+        columns += [_column(path, read, there, names, suffixes) for names in wanted]
     return np.stack(columns, axis=1)
 
 
-def _names(read: Any) -> dict[str, int]:
+def _names(path: Path, columns: list[str]) -> dict[str, int]:
     """Which column each name stands for; case and spaces do not matter."""
-    return {str(name).strip().lower(): k for k, name in enumerate(read.column_names)}
+    names = [name.strip().lower() for name in columns]
+    doubled = sorted({name for name in names if name and names.count(name) > 1})
+    if doubled:
+        raise ValueError(f"{path.name}: must have each column once, got several {doubled}")
+    return {name: k for k, name in enumerate(names)}
 
 
-def _column(path: Path, read: Any, names: tuple[str, ...], suffixes: tuple[str, ...]) -> Array:
+def _column(
+    path: Path, read: Any, there: dict[str, int], names: tuple[str, ...], suffixes: tuple[str, ...]
+) -> Array:
     """The numbers of the first of these columns that is there."""
-    there = _names(read)
     wanted = [name + suffix for name in names for suffix in suffixes]
     found = next((name for name in wanted if name in there), None)
     if found is None:
