@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 
-from isolatent.experiments.images import _correlation
+from isolatent.experiments.images import _correlation, _correlation_ratio
 from isolatent.experiments.strips import COLUMNS, DEAD, png, strips
 from isolatent.pairs import FactorPairs, LaplaceTransitions, natural_transitions
 from isolatent.worlds import FactorArray, Sprites
@@ -76,6 +76,46 @@ def test_a_code_that_is_almost_dead_chooses_no_images(noisy):
     if noisy:
         still = pixels_of(shown["rows"][2]).reshape(COLUMNS, 2)
         assert (still == still[0]).all()
+
+
+class Twice(Brightness):
+    """Both codes are the brightness of the left pixel; the third is that of the right one."""
+
+    def transform(self, x):
+        left, right = super().transform(x).T
+        return np.stack([left, left, right], axis=1)
+
+
+def test_a_code_moves_though_another_knows_the_same():
+    images = np.stack(np.meshgrid(*[np.linspace(0, 1, 11)] * 2, indexing="ij"), -1)
+    world = FactorArray(images.reshape(121, 1, 1, 2).astype(np.float32), (11, 11))
+    shown = strips(Twice(), FactorPairs(world, LaplaceTransitions()), seed=0)
+    for row in shown["rows"][:2]:
+        left, right = pixels_of(row).reshape(COLUMNS, 2).T.astype(int)
+        # Nine of ten parts of the way: 3² against 1.
+        assert np.ptp(left) == pytest.approx(0.9 * 255, abs=26)
+        assert len(set(right)) == 1
+
+
+class Shape:
+    """One code tells the second of three values from the others; one tells nothing."""
+
+    def transform(self, x):
+        return np.stack([np.asarray(x)[:, 0, 0, 0] == 1, np.zeros(len(x))], axis=1).astype(float)
+
+
+def test_a_category_correlates_in_any_order():
+    """The rank correlation of such a code is about 0, though the category determines it."""
+    images = np.repeat([0.0, 1.0, 0.5], 4).reshape(12, 1, 1, 1).astype(np.float32)
+    world = FactorArray(images, (3, 4), categorical=(True, False))
+    matrix = _correlation(Shape(), FactorPairs(world, LaplaceTransitions()), seed=0)
+    assert matrix[0] == [1.0, 0.0]  # the class determines the code
+    assert matrix[1][0] < 0.05
+    y = np.array([0, 0, 1, 1])
+    ranks = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
+    assert _correlation_ratio(y, ranks).tolist() == [0.0, 1.0]
+    three = np.array([[2.0], [0.0], [0.0], [-2.0]]) / np.sqrt(2)  # means 1 and -1 over root 2
+    assert _correlation_ratio(y, three) == pytest.approx([np.sqrt(0.5)])
 
 
 class Size:

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Generator
 
 from isolatent.evaluation import evaluate_disentanglement, mcc
@@ -24,6 +25,8 @@ BOOSTER = "presorted"  # scikit-learn's algorithm, many times faster
 FITTED, HELD_OUT = 10_000, 5_000  # examples of the metrics
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003
+
+Array = NDArray[Any]
 
 
 def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
@@ -44,6 +47,7 @@ def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
         "curve": thin_curve(model.history_),
         "correlation": _correlation(model, pairs, seed),
         "factors": list(pairs.world.names),
+        "categories": [pairs.world.names[f] for f in _categories(pairs)],
         "strips": strips(model, pairs, seed),
         "guarantee": expected_guarantee(cell).to_dict(),
         "seconds": {
@@ -74,9 +78,29 @@ def _scores(
 
 
 def _correlation(model: Any, pairs: FactorPairs, seed: int) -> list[list[float]]:
-    """|Rank correlation| of each factor (rows) with each code; 0 where a code is dead."""
-    ranked = correlated_columns(*_tested(model, pairs, seed), "spearman")
-    return np.round(correlation_matrix(*ranked), 4).tolist()
+    """|Rank correlation| of each factor (rows) with each code; 0 where a code is dead.
+
+    The values of a category have no order: there it is the root of the share of the variance of a
+    code's ranks that lies between values.
+    """
+    y, codes = _tested(model, pairs, seed)
+    factors, ranks = correlated_columns(y, codes, "spearman")
+    matrix = correlation_matrix(factors, ranks)
+    for f in _categories(pairs):
+        matrix[f] = _correlation_ratio(y[:, f], ranks)
+    return np.round(matrix, 4).tolist()
+
+
+def _correlation_ratio(y: Array, standardised: Array) -> Array:
+    """The root of the share of each column's variance that lies between the values of y."""
+    _, value, counts = np.unique(y, return_inverse=True, return_counts=True)
+    sums = np.zeros((len(counts), standardised.shape[1]))
+    np.add.at(sums, value, standardised)
+    return np.sqrt((np.square(sums) / counts[:, None]).sum(0) / len(y))
+
+
+def _categories(pairs: FactorPairs) -> list[int]:
+    return [f for f, categorical in enumerate(pairs.world.categorical) if categorical]
 
 
 def _tested(model: Any, pairs: FactorPairs, seed: int) -> tuple[Any, Any]:

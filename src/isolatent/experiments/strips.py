@@ -16,7 +16,8 @@ from isolatent.pairs import FactorPairs
 
 __all__ = ["DEAD", "png", "strips"]
 
-POOL = 20_000  # images to choose the nearest from
+POOL = 50_000  # images to choose the nearest from
+FIRM = 3.0  # how many times as much as the others the moved code counts in distances
 COLUMNS = 9
 ENDS = (2.0, 98.0)  # percentiles between which a code is moved
 DEAD = 0.1  # a code whose standard deviation is less than this share of the largest
@@ -30,8 +31,9 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
 
     The other codes stay at those of one image in the middle of all. A model with a decoder draws
     what it thinks of (``"decoded"``); of an encoder alone the image whose codes are nearest is
-    shown (``"nearest"``), in units of each code's standard deviation. Codes that are almost dead
-    count in units of the largest one instead: in their own, noise would choose the images.
+    shown (``"nearest"``), in units of each code's standard deviation, the moved code counting three
+    times: where several codes know one factor, it could not move otherwise. Codes that are almost
+    dead count in units of the largest one instead: in their own, noise would choose the images.
 
     Returns:
         ``kind``; ``rows``, a PNG in base64 for each code; ``spreads``, the standard deviation of
@@ -53,7 +55,11 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
     if hasattr(model, "decode"):
         kind, images = "decoded", np.asarray(model.decode(wanted))
     else:
-        chosen = [_nearest(codes / scale, point) for point in wanted / scale]
+        weights = 1 / np.repeat(scale[None], codes.shape[1], 0)
+        np.fill_diagonal(weights, FIRM / scale)
+        chosen = [
+            _nearest(codes, point, weights[row // COLUMNS]) for row, point in enumerate(wanted)
+        ]
         kind, images = "nearest", pairs.observe(y[chosen]).numpy()
     tiles = images.reshape(codes.shape[1], COLUMNS, *images.shape[1:])
     return {
@@ -65,8 +71,8 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
     }
 
 
-def _nearest(codes: Array, point: Array) -> int:
-    return int(np.square(codes - point).sum(1).argmin())
+def _nearest(codes: Array, point: Array, weights: Array) -> int:
+    return int(np.square((codes - point) * weights).sum(1).argmin())
 
 
 def _joined(tiles: Array) -> Array:

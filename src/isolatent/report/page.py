@@ -104,9 +104,11 @@ class Cell:
         intervals: The scores of each run with their intervals; ``of`` is the run.
         curves: Training, one curve for each run.
         quality: What the curves' quality is, for the axis.
-        correlations: |corr| of true (rows) and aligned recovered (columns) factors.
+        correlations: |corr| of true (rows) and aligned recovered (columns) factors; of a category,
+            the root of the share of variance between its values.
         scatter: Factors and aligned codes.
         factors: The names of the true factors, if they have any.
+        categories: Those whose values have no order.
         alignment: How codes were aligned, in words.
         strips: What each code does, in pictures.
         codes: Codes, rows by columns, where there is no truth to show them against.
@@ -129,6 +131,7 @@ class Cell:
     correlations: Matrix = ()
     scatter: Scatter | None = None
     factors: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
     alignment: str = ""
     strips: Strips | None = None
     codes: Matrix = ()

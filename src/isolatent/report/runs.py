@@ -104,6 +104,7 @@ def _rows_and_cell(
         correlations=read_absolute(shown.get("correlation")),
         scatter=read_scatter(shown.get("scatter")),
         factors=tuple(map(str, shown.get("factors") or ())),
+        categories=tuple(map(str, shown.get("categories") or ())),
         alignment=""
         if shown.get("strips")
         else ALIGNED.get(shown.get("alignment", "assignment"), ""),

@@ -127,6 +127,11 @@ def _factors(cell: Cell, anchor: str) -> Markup | None:
         caption = f"|Correlation| of each true factor with each recovered one{how}."
         if cell.strips:
             caption = "|Rank correlation| of each true factor with each code."
+            if cell.categories:
+                caption += (
+                    f" Of a category ({', '.join(cell.categories)}), the root of the share of the "
+                    "variance of a code’s ranks that lies between its values."
+                )
         shown.append(figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
     if cell.scatter is not None and cell.scatter.true and cell.scatter.codes:
         columns = list(

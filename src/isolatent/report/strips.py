@@ -12,7 +12,7 @@ __all__ = ["strips_part"]
 NINE = 9  # images in a row, between which the style sheet draws lines
 SHOWN = {
     "decoded": "what the decoder draws for them",
-    "nearest": "the image, of many, whose codes are nearest",
+    "nearest": "the image, of many, whose codes are nearest (the moved one counts most)",
 }
 
 
@@ -44,7 +44,7 @@ def strips_part(cell: Cell, anchor: str) -> Markup | None:
         f"in the middle; shown is {SHOWN.get(strips.kind, strips.kind)}."
     )
     if cell.correlations and cell.factors:
-        caption += " Beside a code stands the factor with the greatest |rank correlation|."
+        caption += " Beside a code stands the factor with which it correlates most."
     if any(map(_is_dead, strips.spreads)):
         caption += (
             f" A code is almost dead if its standard deviation is below {100 * DEAD:g} % of the "
