@@ -28,7 +28,6 @@ from isolatent.worlds import Shapes3D, Sprites, render_sprites
 OUT = Path(__file__).parents[1] / "results/benchmarks/rendering.json"
 BATCHES = (512, 4096)
 LIMIT = 20_000  # images per second on two cores
-LIMIT_3D = 5_000
 
 
 def busy() -> float:
@@ -154,8 +153,7 @@ def main() -> None:
     slow = [
         key
         for key, cell in cells.items()
-        if key.endswith(f"| {options.threads}")
-        and cell["rate"] < (LIMIT_3D if key.startswith("Shapes3D") else LIMIT)
+        if key.endswith(f"| {options.threads}") and cell["rate"] < LIMIT
     ]
     if slow or differ:
         raise SystemExit(f"too slow: {slow}; differing images: {differ}")

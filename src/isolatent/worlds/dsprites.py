@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from isolatent.worlds.cache import cached_array, digest
 from isolatent.worlds.factors import FactorArray
 from isolatent.worlds.packed import PackedImages
+from isolatent.worlds.sprites import SIZES, factors_of
 
 __all__ = ["load_dsprites"]
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
-SIZES = (3, 6, 40, 32, 32)
 SIDE = 64
 CHUNK = 4096  # images that are unpacked at a time: 16 MB
 
@@ -50,19 +50,7 @@ def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = T
 
 
 def _world(bits: NDArray[np.uint8], sizes: Sequence[int], side: int) -> FactorArray:
-    return FactorArray(
-        PackedImages(bits, (side, side)),
-        sizes,
-        names=("shape", "scale", "orientation", "x", "y"),
-        categorical=(True, False, False, False, False),
-        values=(
-            np.arange(sizes[0]),
-            np.linspace(0.5, 1, sizes[1]),
-            np.linspace(0, 2 * np.pi, sizes[2]),
-            np.linspace(0, 1, sizes[3]),
-            np.linspace(0, 1, sizes[4]),
-        ),
-    )
+    return FactorArray(PackedImages(bits, (side, side)), sizes, **factors_of(sizes))
 
 
 def _locate(path: str | os.PathLike[str] | None) -> Path:

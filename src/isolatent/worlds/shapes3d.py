@@ -16,6 +16,7 @@ from isolatent.worlds.threads import share_images
 __all__ = ["Shapes3D"]
 
 SIZE = 64
+ALONE = 256  # images to a thread, of 10 ms, from which a second one was seen to pay
 BODIES = ("cube", "cylinder", "sphere", "capsule")
 RADIUS = np.array([0.62, 0.65, 0.8, 0.55])  # half a side for the cube
 HEIGHT = np.array([1.24, 1.4, 1.6, 1.9])
@@ -75,7 +76,7 @@ class Shapes3D(FactorWorld):
             room = (azimuths, shade, reach, rays, CAMERA)
             cast(*columns, colours, *room, first, last, out)
 
-        share_images(len(out), work)
+        share_images(len(out), work, alone=ALONE)
         return torch.from_numpy(out)
 
     def __repr__(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,22 @@ SIZE = 64  # pixels of a side, for which the outlines are given
 FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
 WINDOW = 32  # pixels of a side that hold every sprite of the grid
 CORNER = int(FIRST) - 15  # where the window of the first position begins
+ALONE = 1024  # images to a thread, of 2 to 4 ms; below, a second one costs more than it gains
+
+SIZES = (len(SHAPES), 6, 40, 32, 32)
 
 Array = NDArray[Any]
+
+
+def factors_of(sizes: Sequence[int]) -> dict[str, Any]:
+    """Names, categories and values of the factors of dSprites that vary, for a grid of any size."""
+    ends = ((0.5, 1), (0, 2 * np.pi), (0, 1), (0, 1))
+    between = [np.linspace(*both, size) for both, size in zip(ends, sizes[1:], strict=True)]
+    return {
+        "names": ("shape", "scale", "orientation", "x", "y"),
+        "categorical": (True, False, False, False, False),
+        "values": (np.arange(sizes[0]), *between),
+    }
 
 
 def render_sprites(
@@ -113,18 +127,7 @@ class Sprites(FactorWorld):
     observation_shape = (1, SIZE, SIZE)
 
     def __init__(self) -> None:
-        super().__init__(
-            sizes=(len(SHAPES), 6, 40, 32, 32),
-            names=("shape", "scale", "orientation", "x", "y"),
-            categorical=(True, False, False, False, False),
-            values=(
-                np.arange(len(SHAPES)),
-                np.linspace(0.5, 1, 6),
-                np.linspace(0, 2 * np.pi, 40),
-                np.linspace(0, 1, 32),
-                np.linspace(0, 1, 32),
-            ),
-        )
+        super().__init__(SIZES, **factors_of(SIZES))
 
     def _observe(self, factors: Tensor) -> Tensor:
         out = np.zeros((len(factors), SIZE, SIZE), np.float32)
@@ -198,7 +201,7 @@ def _draw(antialias: bool, out: Array, *factors: Array) -> None:
     def work(first: int, last: int) -> None:
         kernel(*outlines(), *columns, first, last, out)
 
-    share_images(len(out), work)
+    share_images(len(out), work, alone=ALONE)
 
 
 def _shapes(value: ArrayLike | Tensor) -> NDArray[np.int64]:

@@ -9,15 +9,18 @@ import torch
 
 __all__ = ["share_images"]
 
-ALONE = 256  # images below which a second thread costs more than it gains
 
-
-def share_images(count: int, work: Callable[[int, int], None]) -> None:
+def share_images(count: int, work: Callable[[int, int], None], *, alone: int) -> None:
     """Call work(first, last) on ranges that make up 0 … count - 1, on as many threads as torch has.
 
     Ordinary threads, while the compiled code has released the GIL: as for the losses' engine.
+
+    Args:
+        count: Images.
+        work: Makes those from its first argument to before its second.
+        alone: Images to a thread below which a further one costs more than it gains.
     """
-    threads = max(1, min(torch.get_num_threads(), count // ALONE))
+    threads = max(1, min(torch.get_num_threads(), count // alone))
     bounds = [count * t // threads for t in range(threads + 1)]
     if threads == 1:
         return work(0, count)
