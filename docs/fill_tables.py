@@ -122,13 +122,17 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
     ]
     names = {"identity": "observations (paper)", "supervised": "supervised (paper)"}
     head = ["row", "score", *(names[approach] for approach in baselines)]
-    head += ["**ours**", "paper", "seeds", "seconds a run", "verdict"]
+    long = [record for record in records if "steps" in record.get("measures", ())]  # images
+    head += ["**ours**", "paper", "seeds", "seconds a run"]
+    head += ["steps", "fall in the last quarter"] if long else []
+    head += ["verdict"]
     beside = {(row.cell, row.metric, row.approach): row for row in rows}
     body = []
     for row in rows:
         if row.approach != "unsupervised":
             continue
-        times = [_seconds(record) for record in records if record["cell"] == row.cell]
+        own = [record for record in records if record["cell"] == row.cell]
+        times = [_seconds(record) for record in own]
         others = [beside.get((row.cell, row.metric, approach)) for approach in baselines]
         body.append(
             [
@@ -139,10 +143,33 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
                 spread_text(row.published, row.spread),
                 seeds_text(row),
                 f"{statistics.median(times):.0f}" if times else "",
+                *(_progress([r for r in long if r in own]) if long else ()),
                 row.verdict,
             ]
         )
     return _markdown(head, body)
+
+
+def _progress(records: Sequence[Record]) -> tuple[str, str]:
+    """Steps, and how much of the fall of the loss came in the last quarter of them, in per cent."""
+    if not records:
+        return "", ""
+    steps = statistics.median(record["measures"]["steps"] for record in records)
+    return f"{steps:.0f}", f"{statistics.median(map(_late_fall, records)):.1f} %"
+
+
+def _late_fall(record: Record) -> float:
+    """Of the held-out loss where there is one; medians over a twentieth of the steps."""
+    curve = record["curve"]
+    last = curve[-1]["number"]
+    kind = "loss" if curve[-1].get("held_out") is None else "held_out"
+    known = [(p["number"] / last, p[kind]) for p in curve if p.get(kind) is not None]
+    late, end = (
+        statistics.median(loss for share, loss in known if until - 0.05 < share <= until)
+        for until in (0.75, 1.0)
+    )
+    begun = known[0][1]
+    return 100 * (late - end) / (begun - end)
 
 
 def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
