@@ -64,10 +64,55 @@ def test_slow_features_are_those_of_the_lags_that_were_asked_for():
     assert np.array_equal(fixed.components_, whole.components_)
 
 
-def test_directions_without_variance_are_left_out():
-    assert iso.SlowFeatures(3).fit(X).components_.shape == (3, 5)
+@pytest.mark.parametrize("kind", LINEAR)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_directions_without_variance_are_left_out(kind, dtype):
+    assert kind(3).fit(X.astype(dtype)).components_.shape == (3, 5)
     with pytest.raises(ValueError, match="at most 3, the directions in which X varies, got 4"):
-        iso.SlowFeatures(4).fit(X)
+        kind(4).fit(X.astype(dtype))
+    # The mean of 200 times 0.1 is not 0.1.
+    with pytest.raises(ValueError, match="at most 0, the directions in which X varies, got 1"):
+        kind(1).fit(np.full((200, 3), 0.1, dtype))
+    wide = Z @ RNG.normal(size=(3, linear.WIDE + 100))
+    with pytest.raises(ValueError, match="at most 3, the directions in which X varies, got 4"):
+        kind(4).fit(wide[:300].astype(dtype))
+
+
+def test_units_of_columns_do_not_make_a_direction_constant():
+    """Independent components do not depend on them, and principal ones are in them."""
+    x = Z * [3e5, 1.0, 1.0]
+    independent = iso.LinearICA(3, random_state=0).fit(x).transform(x)
+    assert np.allclose(np.cov(independent.T), np.eye(3), atol=1e-2)
+    assert (iso.LinearPCA(3).fit(x).transform(x).std(0) > 0.01).all()
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_what_a_source_draws_must_be_finite(kind):
+    class Source:
+        def sample(self, batch, generator):
+            x = torch.rand(2, batch, 4, generator=generator)
+            x[1, -1] = torch.nan
+            return x.unbind()
+
+    with pytest.raises(ValueError, match=r"what is drawn from X must be finite, but row 16383"):
+        kind(2).fit(Source())
+
+
+@pytest.mark.parametrize("kind", LINEAR)
+def test_rows_keep_their_numbers_however_they_are_read(kind, monkeypatch):
+    monkeypatch.setattr(linear, "MOST", 90 * 16)
+    monkeypatch.setattr(linear, "PART", 10 * 16)
+    images = RNG.normal(size=(100, 1, 4, 4))
+    model = kind(2, random_state=0).fit(images[:40], images[1:41])
+    images[67:] = np.nan
+    with pytest.raises(ValueError, match="X must be finite, but row 67 holds NaN or inf"):
+        model.transform(images)
+    if kind is not iso.SlowFeatures:
+        with (
+            pytest.warns(IsolatentWarning, match="90 of 100 rows are used"),
+            pytest.raises(ValueError, match=r"X must be finite, but row (6[7-9]|[7-9]\d) holds"),
+        ):
+            model.fit(images)
 
 
 def test_principal_and_independent_components_are_those_of_scikit_learn():

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from command_line import NAMES
+from isolatent.baselines import SlowVAE
 from isolatent.evaluation import linear_r2
 from isolatent.training import ContrastiveICA
 
@@ -93,3 +94,18 @@ def test_info_says_what_the_model_is(isolatent, model):
         "Zimmermann et al. 2021",
     ):
         assert words in done.out
+
+
+@pytest.mark.parametrize("command", ["info", "transform", "evaluate"])
+def test_a_baseline_is_told_from_a_model_in_one_line(isolatent, files, tmp_path, world, command):
+    SlowVAE(2, steps=1, batch=4, random_state=0).fit(world.x).save(tmp_path / "slow")
+    given = {
+        "info": [],
+        "transform": [files / "x.npy", "--out", tmp_path / "h.npy"],
+        "evaluate": [files / "x.npy", "--truth", files / "z.npy"],
+    }[command]
+    done = isolatent(command, tmp_path / "slow", *given)
+    assert done.code == 2
+    told = f"directory must hold a ContrastiveICA, but {tmp_path / 'slow'} has a SlowVAE"
+    assert (done.out, done.err) == ("", f"isolatent: {told}\n")
+    assert not (tmp_path / "h.npy").exists()

@@ -115,6 +115,9 @@ def test_errors(generator):
     for table in ([[0, 0, 0]], np.zeros((0, 6))):
         with pytest.raises(ValueError, match=r"table must have shape \(T, 6\)"):
             RecordedTransitions(table)
+    for table in ("abc", [[0, 0, 0], [0]], [["a"] * 6]):
+        with pytest.raises(TypeError, match=r"table must be an array of numbers \(T, 6\), got"):
+            RecordedTransitions(table)
     for value in (1.5, np.nan):
         with pytest.raises(ValueError, match=r"table must lie in \[0, 1\], got .* row 0, column 2"):
             RecordedTransitions([[0, 0, value, 0, 0, 0]])

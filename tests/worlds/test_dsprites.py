@@ -84,6 +84,8 @@ def test_files_that_are_missing_or_broken(folder):
         load_dsprites()
     with pytest.raises(FileNotFoundError, match="does not exist"):
         load_dsprites(folder)
+    with pytest.raises(TypeError, match=r"path must be dsprites_.* or its directory.*, got 5"):
+        load_dsprites(5)
     path = write(folder / "small.npz")
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(ValueError, match=r"small.npz: not a whole \.npz file"):

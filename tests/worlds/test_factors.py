@@ -39,6 +39,9 @@ def test_names_flags_and_values():
     assert world.categorical == (True, False)
     assert world.values_of([[1, 2], [0, 0]]).tolist() == [[7, 2], [5, 0]]
     assert grid((2, 3)).names == ("factor_0", "factor_1")
+    for sizes in (np.array([2, 3], np.uint8), torch.tensor([2, 3])):
+        assert FactorArray(np.zeros((6, 1)), sizes).sizes == (2, 3)
+    assert grid((2,), values=([False, True],)).values_of([[1]]).tolist() == [[1]]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64, bool])
@@ -89,6 +92,15 @@ def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeyp
         (lambda: grid((2, 3), names=("a", "a")), ValueError, "names must differ"),
         (lambda: grid((2,), categorical=(1,)), TypeError, "categorical must hold booleans"),
         (lambda: grid((2,), values=([1, 2, 3],)), ValueError, r"values of factor_0 must have"),
+        (lambda: grid((2,), values=(["a", "b"],)), TypeError, r"values of factor_0 .*, got \['a'"),
+        (lambda: grid((2,), values=([1, [2]],)), TypeError, "values of factor_0 must be numbers"),
+        (
+            lambda: grid((2,), values=([1, np.nan],)),
+            ValueError,
+            "values of factor_0 must be finite",
+        ),
+        (lambda: grid(np.array([2.0])), TypeError, r"sizes\[0\] must be an integer >= 1, got 2.0"),
+        (lambda: grid(np.array(2)), TypeError, "sizes must be one integer for each factor, got 2"),
         (lambda: FactorArray(np.zeros((5, 2, 2)), (2, 3)), ValueError, r"images must have shape"),
         (lambda: FactorArray(np.full((2, 1), "a"), (2,)), TypeError, "images must be real"),
         (lambda: grid((2, 3)).observe([[0, 3]]), ValueError, r"factors\[:, 1\] must be from 0 to"),

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import math
 import warnings
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA, FastICA
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
+from isolatent.baselines.storage import Stored
 from isolatent.checks import IsolatentWarning, check_integer
-from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs
+from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, check_rows_finite
 from isolatent.training.observations import TakesObservations, is_source
 from isolatent.worlds import World
 
@@ -29,12 +30,13 @@ SAMPLES = 16_384  # pairs that are drawn from an endless source
 MOST = 2**26  # numbers that are solved for: half a gigabyte, 16 384 images of 64 x 64 pixels
 PART = 2**22  # numbers that are worked on at a time
 WIDE = 500  # columns above which scikit-learn's PCA no longer decomposes the whole matrix
-FLOOR = 1e-10  # of the largest variance, below which a direction counts as constant
+FLOOR = 1e-10  # of the largest variance, below which a direction is too flat to be rescaled
+ROUNDING = 1e-13  # of the largest variance, below which a direction has nothing but rounding errors
 Array = np.ndarray[Any, Any]
 
 
 class _Linear(
-    TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+    Stored, TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Codes W (x - μ) of observations, flattened if they are images."""
 
@@ -42,6 +44,7 @@ class _Linear(
     random_state: int | np.random.RandomState | None
     mean_: Array
     components_: Array
+    _results: tuple[str, ...] = ("mean_", "components_")
     _counted = 1  # members of a pair that count among the observations solved for
 
     def fit(
@@ -65,17 +68,37 @@ class _Linear(
                 f"n_components must be at most {min(x.shape)}, the least of rows and columns, "
                 f"got {self.n_components}"
             )
+        if all((part == x[0]).all() for part in (x, x_pos) if part is not None):
+            raise _too_many(self.n_components, 0)  # else rounding errors of the mean would count
         self._solve(x, x_pos, seed)
+        # In the order in which they are stored, so that a loaded model has the same codes.
+        self.components_ = np.ascontiguousarray(self.components_)
         return self
 
     def transform(self, X: ArrayLike | Tensor) -> Array:
         """Codes (N, n_components) of observations, in their precision."""
         check_is_fitted(self, "components_")
         array = self._as_array(X, reset=False)
-        codes = np.concatenate(
-            [(part - self.mean_) @ self.components_.T for part in _parts(_flat(array))]
-        )
+        done, found = 0, []
+        for part in _parts(_flat(array)):
+            check_rows_finite("X", part, np.arange(done, done + len(part)))
+            found.append((part - self.mean_) @ self.components_.T)
+            done += len(part)
+        codes = np.concatenate(found)
         return codes.astype(array.dtype) if array.dtype.kind == "f" else codes
+
+    def code_module(self) -> nn.Module:
+        """The module that computes :meth:`transform`: observations as tensors to codes."""
+        tensors = self._fitted()
+        return _Projection(tensors["mean_"], tensors["components_"])
+
+    def _fitted(self) -> dict[str, Tensor]:
+        check_is_fitted(self, "components_")
+        return {name: torch.from_numpy(np.array(getattr(self, name))) for name in self._results}
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        for name in self._results:
+            setattr(self, name, tensors[name].numpy())
 
     @abstractmethod
     def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
@@ -100,6 +123,8 @@ class _Linear(
         else:
             shape = tuple(source.sample(1, Generator().manual_seed(0))[0].shape[1:])
             pair = source.sample(min(SAMPLES, _most(shape, self._counted)), generator)
+            for part in pair:  # arrays were checked by their source
+                check_rows_finite("what is drawn from X", part.numpy())
         self._set_shape(shape)
         return _flat(pair[0].numpy()), _flat(pair[1].numpy())
 
@@ -127,6 +152,7 @@ class _LinearSingles(_Linear):
             array = self._as_array(X, True)
             rows = _some(len(array), _most(array.shape[1:], 1), generator)
             chosen = array if rows is None else array[rows]
+            check_rows_finite("X", chosen, rows)
             return _flat(chosen).astype(np.float64, copy=False), None
         pair = self._pairs(X, X_pos, groups, generator)
         return np.concatenate(pair, dtype=np.float64), None
@@ -151,6 +177,7 @@ class LinearPCA(_LinearSingles):
 
     def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
         solved = PCA(self.n_components, random_state=seed).fit(x)
+        _varying(solved.explained_variance_, ROUNDING, self.n_components)
         self.mean_, self.components_ = solved.mean_, solved.components_
 
 
@@ -181,7 +208,11 @@ class LinearICA(_LinearSingles):
         if x.shape[1] > WIDE:
             # FastICA would whiten by decomposing the whole matrix, of which it keeps these.
             first = PCA(self.n_components, random_state=seed).fit(x)
+            variances = first.explained_variance_
             x = first.transform(x)
+        else:
+            variances = eigh(_scatter(x.mean(0), x), eigvals_only=True)
+        _varying(variances, ROUNDING, self.n_components)
         solved = FastICA(self.n_components, whiten="unit-variance", random_state=seed).fit(x)
         self.mean_, self.components_ = solved.mean_, solved.components_
         if first is not None:
@@ -220,6 +251,7 @@ class SlowFeatures(_Linear):
     """
 
     slowness_: Array
+    _results = ("mean_", "components_", "slowness_")
 
     def __init__(
         self,
@@ -235,16 +267,8 @@ class SlowFeatures(_Linear):
     def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
         assert x_pos is not None  # _as_source gives pairs
         self.mean_ = np.mean([part.mean(0, dtype=np.float64) for part in (x, x_pos)], axis=0)
-        covariance = np.zeros((x.shape[1], x.shape[1]))
-        for part in (*_parts(x), *_parts(x_pos)):
-            covariance += (part - self.mean_).T @ (part - self.mean_)
-        variances, axes = eigh(covariance / (2 * len(x) - 1))
-        varying = variances > FLOOR * variances[-1]
-        if self.n_components > varying.sum():
-            raise ValueError(
-                f"n_components must be at most {varying.sum()}, the directions in which X varies, "
-                f"got {self.n_components}"
-            )
+        variances, axes = eigh(_scatter(self.mean_, x, x_pos) / (2 * len(x) - 1))
+        varying = _varying(variances, FLOOR, self.n_components)
         whitening = axes[:, varying] / np.sqrt(variances[varying])
         change = np.zeros((varying.sum(), varying.sum()))
         for before, after in zip(_parts(x), _parts(x_pos), strict=True):
@@ -253,6 +277,44 @@ class SlowFeatures(_Linear):
         slowness, turns = eigh(change / len(x))
         self.slowness_ = slowness[: self.n_components]
         self.components_ = (whitening @ turns[:, : self.n_components]).T
+
+
+class _Projection(nn.Module):
+    """W (x - μ) in the precision of W."""
+
+    mean: Tensor
+    components: Tensor
+
+    def __init__(self, mean: Tensor, components: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("components", components)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x.flatten(1) - self.mean) @ self.components.T
+
+
+def _varying(variances: Array, floor: float, asked: int) -> NDArray[np.bool_]:
+    """Which directions have more than a share ``floor`` of the largest variance: enough of them."""
+    varying = np.asarray(variances > floor * variances.max())
+    if asked > varying.sum():
+        raise _too_many(asked, int(varying.sum()))
+    return varying
+
+
+def _too_many(asked: int, most: int) -> ValueError:
+    return ValueError(
+        f"n_components must be at most {most}, the directions in which X varies, got {asked}"
+    )
+
+
+def _scatter(mean: Array, *observations: Array) -> Array:
+    """The sum of (x - μ)(x - μ)ᵀ over all rows (N, m): (m, m)."""
+    total = np.zeros((len(mean), len(mean)))
+    for x in observations:
+        for part in _parts(x):
+            total += (part - mean).T @ (part - mean)
+    return total
 
 
 def _flat(array: Array) -> Array:

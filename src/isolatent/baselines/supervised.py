@@ -12,14 +12,16 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from isolatent.baselines.storage import Stored
 from isolatent.checks import check_integer, check_tensor
 from isolatent.encoders import Whitening
-from isolatent.pairs import KnownPairs
+from isolatent.pairs import KnownPairs, check_rows_finite
 from isolatent.training import Recipe
 from isolatent.training.assembly import Beliefs, build_encoder
 from isolatent.training.observations import TakesObservations, is_source
@@ -42,7 +44,9 @@ class _KnowsFactors(Protocol):
     def sample_known(self, batch: int, generator: Generator) -> KnownPairs: ...
 
 
-class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
+class SupervisedEncoder(
+    Stored, TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     r"""The encoder of :class:`isolatent.ContrastiveICA`, trained to minimise :math:`E|f(x) - z|^2`.
 
     This is the *supervised* score of `zimmermann2021`: it says whether the encoder could invert the
@@ -60,7 +64,7 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
         batch: Points per step.
         learning_rate: Peak learning rate; the default is for vectors, and convolutions need a
             lower one, such as 1e-3.
-        random_state: An integer.
+        random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
 
     Attributes:
         encoder_: The trained encoder.
@@ -84,7 +88,7 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
         steps: int = 5000,
         batch: int = 1024,
         learning_rate: float = 2e-2,
-        random_state: int = 0,
+        random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_components = n_components
         self.space = space
@@ -104,7 +108,7 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
                 :class:`isolatent.FactorPairs`, of which both members serve; or observations.
             Z: The factors (N, n_components) of observations.
         """
-        seed = check_integer("random_state", self.random_state, at_least=0)
+        seed = self._draw_seed()
         # An upper bound must not stop where the error falls slowly, so the tolerance is 0.
         recipe = Recipe(
             steps=self.steps, batch=self.batch, learning_rate=self.learning_rate, tolerance=0.0
@@ -120,7 +124,12 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
         # Images are not whitened, and would fill the memory.
         x, z = draw(WHITENING if held_x.ndim == 2 else HELD_OUT, generator)
         rescale = _rescaling(self.space, z)
-        encoder = self._build(x, seed)
+        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
+            torch.manual_seed(seed)
+            encoder = self._build()
+        for module in encoder.modules():
+            if isinstance(module, Whitening):
+                module.fit([x])
         averaged = AveragedModel(encoder, multi_avg_fn=get_ema_multi_avg_fn(MEMORY))
         averaged.eval()
         optimiser = torch.optim.AdamW(
@@ -177,15 +186,15 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
         if Z is None:
             raise ValueError("Z must hold the true factors of X, got None")
         x = torch.from_numpy(np.array(self._as_array(X, True), np.float32))
-        z = check_tensor("Z", Z).float()
+        z = check_tensor("Z", Z).detach().cpu().float()
         if z.ndim != 2:
             raise ValueError(f"Z must have shape (N, {self.n_components}), got {tuple(z.shape)}")
         if len(x) != len(z):
             raise ValueError(f"X and Z must have as many rows, got {len(x)} and {len(z)}")
         if len(x) < 2:
             raise ValueError(f"X must have at least 2 rows, one of them to hold out, got {len(x)}")
-        _check_finite("X", x)
-        _check_finite("Z", z)
+        check_rows_finite("X", x.numpy())
+        check_rows_finite("Z", z.numpy())
         held = min(HELD_OUT, max(1, len(x) // 10))
         order = torch.randperm(len(x), generator=generator)
         aside, kept = order[:held], order[held:]
@@ -196,7 +205,24 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
 
         return stored, (x[aside], z[aside])
 
-    def _build(self, x: Tensor, seed: int) -> nn.Module:
+    def _draw_seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):  # itself: stored results were seeded so
+            return check_integer("random_state", self.random_state, at_least=0)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _fitted(self) -> dict[str, Tensor]:
+        check_is_fitted(self, "encoder_")
+        tensors = {f"encoder.{k}": v for k, v in self.encoder_.state_dict().items()}
+        return tensors | {"error": torch.tensor(self.error_, dtype=torch.float64)}
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        self.error_ = float(tensors.pop("error"))
+        self.encoder_ = self._build().eval()
+        self.encoder_.load_state_dict(
+            {key.removeprefix("encoder."): value for key, value in tensors.items()}
+        )
+
+    def _build(self) -> nn.Module:
         beliefs = SimpleNamespace(
             n_components=self.n_components,
             space=self.space,
@@ -205,13 +231,7 @@ class SupervisedEncoder(TakesObservations, TransformerMixin, BaseEstimator):
             p=None,
             potentials=None,
         )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            encoder = build_encoder(self.encoder, tuple(x.shape[1:]), Beliefs(beliefs))
-        for module in encoder.modules():
-            if isinstance(module, Whitening):
-                module.fit([x])
-        return encoder
+        return build_encoder(self.encoder, self._shape, Beliefs(beliefs))
 
 
 def _fresh(source: Any) -> Callable[[int, Generator], Points]:
@@ -235,13 +255,6 @@ def _fresh(source: Any) -> Callable[[int, Generator], Points]:
         return x[:count].float(), z[:count].float()
 
     return of_pairs
-
-
-def _check_finite(name: str, values: Tensor) -> None:
-    finite = values.isfinite().flatten(1).all(1)
-    if not finite.all():
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
 
 
 def _encode(encoder: nn.Module, x: Tensor) -> Tensor:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from numbers import Integral
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -19,12 +16,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder, VectorAutoencoder
+from isolatent.baselines.storage import Stored
 from isolatent.checks import check_integer, check_real, check_tensor
 from isolatent.pairs import PairSource
-from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
 from isolatent.training.observations import TakesObservations
 from isolatent.training.steps import Step, steps_from_tensor, steps_to_tensor
-from isolatent.training.storage import make_directory, to_plain
 from isolatent.worlds import World
 
 __all__ = ["VariationalEstimator"]
@@ -33,7 +29,7 @@ LOOK = 4096  # pairs from which means and standard deviations of columns are tak
 
 
 class VariationalEstimator(
-    TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC
+    Stored, TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """A variational autoencoder with the interface of :class:`isolatent.ContrastiveICA`.
 
@@ -159,44 +155,17 @@ class VariationalEstimator(
         """What is left of observations in their codes."""
         return self.decode(self.transform(X))
 
-    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write ``model.safetensors`` and ``model.json``; other files in the directory stay."""
+    def _fitted(self) -> dict[str, Tensor]:
         check_is_fitted(self, "autoencoder_")
-        path = Path(directory)
-        make_directory(path, overwrite)
-        parameters = self.get_params(deep=False)
-        if not isinstance(self.random_state, Integral):
-            parameters["random_state"] = None  # no stream can be repeated
-        names = getattr(self, "feature_names_in_", None)
-        record = {
-            "estimator": type(self).__name__,
-            "parameters": parameters,
-            "shape": self._shape,
-            "feature_names_in": None if names is None else [str(name) for name in names],
-        }
         tensors = {f"autoencoder.{k}": v for k, v in self.autoencoder_.state_dict().items()}
-        tensors["history"] = steps_to_tensor(self.history_)
-        write_pair(path / "model", tensors, to_plain(record))
+        return tensors | {"history": steps_to_tensor(self.history_)}
 
-    @classmethod
-    def load(cls, directory: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote."""
-        tensors, record = read_pair(Path(directory) / "model")
-        kind = record.get("estimator", "ContrastiveICA")
-        if kind != cls.__name__:
-            raise ValueError(f"directory must hold a {cls.__name__}, but {directory} has a {kind}")
-        model = cls(**record["parameters"])
-        model._set_shape(tuple(record["shape"]))
-        if record["feature_names_in"] is not None:
-            model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
-        model.history_ = steps_from_tensor(tensors.pop("history"))
-        model.autoencoder_ = model._build().eval()
-        state = {key.removeprefix("autoencoder."): value for key, value in tensors.items()}
-        try:
-            model.autoencoder_.load_state_dict(state)
-        except RuntimeError as error:
-            raise DamagedFileError(f"{directory} does not fit a {kind}: {error}") from error
-        return model
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        self.history_ = steps_from_tensor(tensors.pop("history"))
+        self.autoencoder_ = self._build().eval()
+        self.autoencoder_.load_state_dict(
+            {key.removeprefix("autoencoder."): value for key, value in tensors.items()}
+        )
 
     def _check(self) -> None:
         """Everything that can be wrong with the parameters, before anything is done."""

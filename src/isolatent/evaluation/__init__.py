@@ -16,7 +16,6 @@ from isolatent.evaluation.beliefs import (
 from isolatent.evaluation.blocks import block_mcc, block_r2
 from isolatent.evaluation.disentanglement import (
     DCI,
-    INVARIANCES,
     Disentanglement,
     EncodedGrid,
     GridWorld,
@@ -36,6 +35,7 @@ from isolatent.evaluation.guarantees import (
     weight_blocks,
 )
 from isolatent.evaluation.intervals import Interval, bootstrap
+from isolatent.evaluation.invariances import INVARIANCES
 from isolatent.evaluation.scores import linear_r2, mcc
 
 __all__ = [

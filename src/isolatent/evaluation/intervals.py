@@ -157,7 +157,9 @@ def resampled(
     if score is mcc or score is block_mcc:
         value = score(z, h, **options)
         pairs_of = matched_pairs if score is mcc else block_pairs
-        left, right, weights = pairs_of(z, h, **options)
+        # A guarantee is warned of by the score, and changes no figure.
+        chosen = {name: value for name, value in options.items() if name != "guarantee"}
+        left, right, weights = pairs_of(z, h, **chosen)
         if options.get("method") != "spearman":
             return value, len(left), lambda n: average(correlations(left, right, n), weights)
         u, v = dense_ranks(left), dense_ranks(right)

@@ -18,6 +18,8 @@ from isolatent.evaluation.columns import (
     spread,
     standardise,
 )
+from isolatent.evaluation.guarantees import Guarantee
+from isolatent.evaluation.invariances import check_guarantee
 
 __all__ = ["linear_r2", "mcc"]
 
@@ -83,6 +85,7 @@ def mcc(
     *,
     method: Literal["pearson", "spearman"] = ...,
     per_factor: Literal[False] = ...,
+    guarantee: Guarantee | None = ...,
 ) -> float: ...
 @overload
 def mcc(
@@ -91,6 +94,7 @@ def mcc(
     *,
     method: Literal["pearson", "spearman"] = ...,
     per_factor: Literal[True],
+    guarantee: Guarantee | None = ...,
 ) -> Array: ...
 def mcc(
     z: ArrayLike,
@@ -98,6 +102,7 @@ def mcc(
     *,
     method: Literal["pearson", "spearman"] = "pearson",
     per_factor: bool = False,
+    guarantee: Guarantee | None = None,
 ) -> float | Array:
     r"""Mean correlation coefficient: each factor with its own code, matched in the best way.
 
@@ -118,6 +123,7 @@ def mcc(
         h: Codes, (N, C) or (N,).
         method: ``"pearson"``, or ``"spearman"`` for the correlation of ranks (ties share theirs).
         per_factor: Whether to return the F values instead of their mean.
+        guarantee: What is proven about the codes; a warning is given where it does not suffice.
 
     Returns:
         The mean over factors as a float, or an array of F values.
@@ -129,6 +135,8 @@ def mcc(
         >>> mcc(z, np.exp(z[:, :1]), method="spearman", per_factor=True)
         array([1., 0.])
     """
+    check_one_of("method", method, ["pearson", "spearman"])
+    check_guarantee(f"mcc_{method}", guarantee)
     factors, codes = correlated_columns(z, h, method)
     correlation = np.abs(np.clip(factors.T @ codes / len(codes), -1.0, 1.0))
     matched, code_of = best_assignment(correlation)

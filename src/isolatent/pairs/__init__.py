@@ -8,6 +8,7 @@ from isolatent.pairs.sources import (
     PairSource,
     SeriesPairs,
     WorldPairs,
+    check_rows_finite,
     release_pages,
 )
 from isolatent.pairs.transitions import LaplaceTransitions, Transitions, UniformFactorChange
@@ -24,6 +25,7 @@ __all__ = [
     "Transitions",
     "UniformFactorChange",
     "WorldPairs",
+    "check_rows_finite",
     "natural_transitions",
     "read_transitions",
     "release_pages",

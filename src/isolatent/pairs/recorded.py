@@ -56,7 +56,12 @@ class RecordedTransitions:
     )
 
     def __post_init__(self) -> None:
-        table = np.array(self.table, dtype=np.float64)
+        try:
+            table = np.array(self.table, dtype=np.float64)
+        except (TypeError, ValueError):  # text, or rows of different lengths
+            raise TypeError(
+                f"table must be an array of numbers (T, 6), got {self.table!r}"
+            ) from None
         if table.ndim != 2 or table.shape[1] != 6 or not len(table):
             raise ValueError(f"table must have shape (T, 6) with T >= 1, got {table.shape}")
         outside = ~((table >= 0) & (table <= 1))

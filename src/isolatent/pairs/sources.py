@@ -21,6 +21,7 @@ __all__ = [
     "PairSource",
     "SeriesPairs",
     "WorldPairs",
+    "check_rows_finite",
     "release_pages",
 ]
 
@@ -266,7 +267,7 @@ def _observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
             f"got {array.shape}"
         )
     if not isinstance(array, np.memmap):
-        _check_finite(name, array, np.arange(len(array)))
+        check_rows_finite(name, array)
     return array
 
 
@@ -274,7 +275,7 @@ def _rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) ->
     """Those rows as a float tensor: float64 (and longer) as float64, everything else as float32."""
     taken = np.asarray(array[rows])
     if isinstance(array, np.memmap):
-        _check_finite(name, taken, rows)
+        check_rows_finite(name, taken, rows)
         release_pages(array)
     long = taken.dtype.kind == "f" and taken.dtype.itemsize >= 8
     # In native byte order, which is the only one that torch takes.
@@ -291,10 +292,26 @@ def release_pages(array: np.ndarray[Any, Any]) -> None:
         array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
-def _check_finite(name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> None:
+def check_rows_finite(
+    name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any] | None = None
+) -> None:
+    """Raise ValueError naming the first row (N, ...) that is not finite.
+
+    Args:
+        name: What to call the argument.
+        values: The rows.
+        rows: Their numbers, where they are some of many.
+
+    Example:
+        >>> check_rows_finite("X", np.array([[1.0], [np.nan]]))
+        Traceback (most recent call last):
+        ValueError: X must be finite, but row 1 holds NaN or inf
+    """
     finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
     if not finite.all():
-        raise ValueError(f"{name} must be finite, but row {rows[~finite].min()} holds NaN or inf")
+        numbers = np.arange(len(values)) if rows is None else rows
+        row = numbers[~finite].min()
+        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
 
 
 def _integers(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:

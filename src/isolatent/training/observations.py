@@ -12,7 +12,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
-from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, WorldPairs, release_pages
+from isolatent.pairs import (
+    ArrayPairs,
+    PairSource,
+    SeriesPairs,
+    WorldPairs,
+    check_rows_finite,
+    release_pages,
+)
 from isolatent.training.assembly import dtype_of
 from isolatent.worlds import FactorWorld, World
 
@@ -110,10 +117,7 @@ class TakesObservations:
         mapped: list[np.ndarray[Any, Any]] = []
         for start in range(0, len(array), PART):
             part = np.array(array[start : start + PART])
-            finite = np.isfinite(part).reshape(len(part), -1).all(1)
-            if not finite.all():
-                row = start + int(np.flatnonzero(~finite)[0])
-                raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+            check_rows_finite(name, part, np.arange(start, start + len(part)))
             x = torch.from_numpy(part.astype(_float_like(part), copy=False)).to(device, dtype)
             with torch.no_grad():
                 mapped.append(function(x).cpu().numpy().astype(_float_like(array), copy=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from copy import deepcopy
 from numbers import Integral
@@ -21,7 +22,7 @@ from isolatent.training.steps import steps_from_tensor, steps_to_tensor
 if TYPE_CHECKING:
     from isolatent.training.estimator import ContrastiveICA
 
-__all__ = ["load_model", "make_directory", "save_model", "to_plain"]
+__all__ = ["check_kind", "load_model", "make_directory", "save_model", "to_plain"]
 
 Model = TypeVar("Model", bound="ContrastiveICA")
 OWN = "(a module of your own)"  # stands in model.json for code, which is not saved
@@ -69,11 +70,19 @@ def to_plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
+def check_kind(expected: str, record: dict[str, Any], directory: str | os.PathLike[str]) -> None:
+    """Raise ValueError if a record that was read is that of another estimator."""
+    kind = record.get("estimator", "ContrastiveICA")  # whose files do not say what they are
+    if kind != expected:
+        raise ValueError(f"directory must hold a {expected}, but {directory} has a {kind}")
+
+
 def load_model(
     kind: Callable[..., Model], directory: Path, encoder: nn.Module | None, loss: nn.Module | None
 ) -> Model:
     """Read what :func:`save_model` wrote."""
     tensors, record = read_pair(directory / "model")
+    check_kind("ContrastiveICA", record, directory)  # subclasses are saved under that name, too
     parameters: dict[str, Any] = record["parameters"]
     for name, module in (("encoder", encoder), ("loss", loss)):
         if (parameters[name] == OWN) != (module is not None):

@@ -62,6 +62,8 @@ def _locate(path: str | os.PathLike[str] | None) -> Path:
                 "directory; got neither"
             )
         path = folder
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be {FILE} or its directory, or None, got {path!r}")
     where = Path(path)
     where = where / FILE if where.is_dir() else where
     if not where.is_file():

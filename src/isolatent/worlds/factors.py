@@ -67,11 +67,13 @@ class FactorWorld(ABC):
 
     def __init__(
         self,
-        sizes: Sequence[int],
+        sizes: Sequence[int] | NDArray[Any] | Tensor,
         names: Sequence[str] | None = None,
         categorical: Sequence[bool] | None = None,
         values: Sequence[ArrayLike] | None = None,
     ) -> None:
+        if isinstance(sizes, np.ndarray | Tensor):
+            sizes = sizes.tolist()
         if not isinstance(sizes, list | tuple) or not sizes:
             raise TypeError(f"sizes must be one integer for each factor, got {sizes!r}")
         self.sizes = tuple(check_integer(f"sizes[{k}]", n, at_least=1) for k, n in enumerate(sizes))
@@ -85,12 +87,11 @@ class FactorWorld(ABC):
             raise ValueError(f"names must differ, got {self.names}")
         self.categorical = self._flags("categorical", categorical)
         indices = [np.arange(n) for n in self.sizes]
+        given = self._each("values", values, indices)
         self.values: tuple[NDArray[np.float64], ...] = tuple(
-            np.asarray(v, np.float64) for v in self._each("values", values, indices)
+            _finite(f"values of {name}", known, n)
+            for name, known, n in zip(self.names, given, self.sizes, strict=True)
         )
-        for name, n, known in zip(self.names, self.sizes, self.values, strict=True):
-            if known.shape != (n,):
-                raise ValueError(f"values of {name} must have shape ({n},), got {known.shape}")
 
     @property
     def n_factors(self) -> int:
@@ -185,7 +186,7 @@ class FactorArray(FactorWorld):
     def __init__(
         self,
         images: NDArray[Any] | Tensor | PackedImages,
-        sizes: Sequence[int],
+        sizes: Sequence[int] | NDArray[Any] | Tensor,
         names: Sequence[str] | None = None,
         categorical: Sequence[bool] | None = None,
         values: Sequence[ArrayLike] | None = None,
@@ -229,6 +230,19 @@ class FactorArray(FactorWorld):
                 f"from {shown.min() * self.largest:g} to {shown.max() * self.largest:g}"
             )
         return torch.from_numpy(shown)
+
+
+def _finite(name: str, given: ArrayLike, size: int) -> NDArray[np.float64]:
+    """As many finite numbers as a factor has values."""
+    try:
+        values = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numbers, got {given!r}") from None
+    if values.shape != (size,):
+        raise ValueError(f"{name} must have shape ({size},), got {values.shape}")
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} must be finite, got {values}")
+    return values
 
 
 def _above_one(images: NDArray[Any] | PackedImages) -> bool:

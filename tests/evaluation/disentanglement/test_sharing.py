@@ -9,7 +9,7 @@ from isolatent.encoders import BoxHead, ConvEncoder
 from isolatent.evaluation import EncodedGrid
 from isolatent.evaluation.disentanglement.grid import SAMPLED
 from isolatent.evaluation.disentanglement.sharing import shared_encoder
-from isolatent.worlds import PackedImages
+from isolatent.worlds import FactorArray, PackedImages, Sprites
 
 
 def drawn(window, places, count=3, seed=0):
@@ -38,7 +38,7 @@ def test_codes_are_those_of_the_whole_images(window):
         np.testing.assert_allclose(encode(number), expected, atol=1e-6)
 
 
-class Windows:
+class Windows(Sprites):
     """Three windows at 36 places, and how often an image was drawn on its own."""
 
     names, sizes, categorical = ("window", "row", "column"), (3, 6, 6), (True, False, False)
@@ -50,7 +50,7 @@ class Windows:
     def __len__(self):
         return len(self.images)
 
-    def grid(self):
+    def grid(self, *, cache=True):
         return self.images
 
     def factors_at(self, index):
@@ -83,6 +83,23 @@ def test_a_grid_of_other_images_than_the_world_shows_is_not_used():
     shared, single = EncodedGrid(module, world, 0), EncodedGrid(module.forward, world, 0)
     index = np.arange(len(world))
     np.testing.assert_allclose(shared.codes_at(index), single.codes_at(index), atol=1e-6)
+
+
+class WithTuple(FactorArray):
+    grid = (3, 4)
+
+
+class WithArguments(FactorArray):
+    def grid(self, rows, columns):
+        raise AssertionError("nobody asked for it")
+
+
+@pytest.mark.parametrize("kind", [WithTuple, WithArguments])
+def test_what_other_worlds_call_a_grid_is_their_own(kind):
+    world, module = kind(np.random.default_rng(0).random((12, 64, 64)), (3, 4)), encoder()
+    shown = module(world.observe(world.factors_at(np.arange(12)))).detach()
+    codes = EncodedGrid(module, world, 0).codes_at(np.arange(12))
+    np.testing.assert_allclose(codes, shown, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,8 @@ def test_a_models_guarantee_is_taken_into_account():
             TypeError,
             "model must have a method transform or be call",
         ),
+        (Counting, Grid(3, 4), {}, TypeError, "model must be an instance.*got <class .*Counting"),
+        (len, Grid, {}, TypeError, "world must be an instance.*got <class .*Grid"),
         (len, Grid(3, 1), {}, ValueError, "at least 2 values, got 'factor 1' with one"),
         (len, Grid(3, 4), {"booster": "x"}, ValueError, "booster must be one of"),
         (len, Grid(3, 4), {"train": 1}, ValueError, "train must be an integer >= 2, got 1"),

@@ -4,7 +4,6 @@ from isolatent.evaluation.disentanglement.dci import DCI, dci
 from isolatent.evaluation.disentanglement.explicitness import explicitness
 from isolatent.evaluation.disentanglement.gaps import mig
 from isolatent.evaluation.disentanglement.grid import EncodedGrid, GridWorld
-from isolatent.evaluation.disentanglement.invariances import INVARIANCES
 from isolatent.evaluation.disentanglement.modularity import modularity
 from isolatent.evaluation.disentanglement.sap import sap
 from isolatent.evaluation.disentanglement.suite import Disentanglement, evaluate_disentanglement
@@ -12,7 +11,6 @@ from isolatent.evaluation.disentanglement.votes import beta_vae_score, factor_va
 
 __all__ = [
     "DCI",
-    "INVARIANCES",
     "Disentanglement",
     "EncodedGrid",
     "GridWorld",

@@ -32,8 +32,7 @@ MARKED = 2**27  # points up to which a grid has a mark for each of them
 class GridWorld(Protocol):
     """What is asked of a world: factors with finitely many values, and an observation of each.
 
-    A world may also have ``grid()``, which returns all its images in order. If they are
-    :class:`~isolatent.worlds.PackedImages`, those that differ by a shift are encoded together.
+    Of :class:`~isolatent.worlds.Sprites`, images that differ by a shift are encoded together.
     """
 
     @property
@@ -96,6 +95,8 @@ class EncodedGrid:
     def __init__(self, encoder: Any, world: GridWorld, seed: int) -> None:
         from torch import Generator  # here, so that scores of arrays do without torch
 
+        if isinstance(world, type):  # which may have all that is asked for, too
+            raise TypeError(f"world must be an instance, such as Sprites(), got {world!r}")
         lacks = [name for name in WORLD if not hasattr(world, name)]
         if lacks:
             raise TypeError(
@@ -193,10 +194,13 @@ class EncodedGrid:
             return None  # every place of a window is encoded, which should be worth it
         from isolatent.evaluation.disentanglement.inference import in_threads
         from isolatent.evaluation.disentanglement.sharing import shared_encoder
-        from isolatent.worlds import PackedImages
+        from isolatent.worlds import Sprites
 
-        images = self.world.grid() if hasattr(self.world, "grid") else None
-        if not isinstance(images, PackedImages) or not self._shows(images):
+        # Of others nothing is known: what they call a grid may be anything.
+        if not isinstance(self.world, Sprites):
+            return None
+        images = self.world.grid()
+        if not self._shows(images):
             return None
         encode = shared_encoder(self._module, images)
         if encode is None:
@@ -251,6 +255,8 @@ def _as_function(encoder: Any) -> tuple[nn.Module | None, Callable[[Tensor], Arr
 
     encode: Callable[[Tensor], Any]
     module = None
+    if isinstance(encoder, type):  # which has the methods and is callable, too
+        raise TypeError(f"model must be an instance, fitted if it is an estimator, got {encoder!r}")
     if isinstance(encoder, nn.Module):
         module, encode = encoder, _own_precision(encoder)
     elif hasattr(encoder, "code_module"):

@@ -7,10 +7,10 @@ from numpy.typing import ArrayLike
 
 from isolatent.evaluation.columns import Array
 from isolatent.evaluation.disentanglement.information import Information, information
-from isolatent.evaluation.disentanglement.invariances import check_guarantee
 from isolatent.evaluation.disentanglement.samples import sample
 from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled
+from isolatent.evaluation.invariances import check_guarantee
 
 __all__ = ["modularity", "modularity_of"]
 

@@ -8,10 +8,10 @@ from numpy.typing import ArrayLike
 
 from isolatent.evaluation.columns import Array, as_factors_and_codes, standardise
 from isolatent.evaluation.disentanglement.gaps import top_two
-from isolatent.evaluation.disentanglement.invariances import check_guarantee
 from isolatent.evaluation.disentanglement.samples import Classes, Split, split
 from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled, correlations
+from isolatent.evaluation.invariances import check_guarantee
 
 __all__ = ["sap", "sap_of"]
 

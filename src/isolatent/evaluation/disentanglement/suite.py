@@ -18,7 +18,6 @@ from isolatent.evaluation.disentanglement.explicitness import explicitness_of
 from isolatent.evaluation.disentanglement.gaps import mig_of
 from isolatent.evaluation.disentanglement.grid import EncodedGrid, GridWorld
 from isolatent.evaluation.disentanglement.information import information
-from isolatent.evaluation.disentanglement.invariances import objection
 from isolatent.evaluation.disentanglement.modularity import modularity_of
 from isolatent.evaluation.disentanglement.samples import Sample, Split
 from isolatent.evaluation.disentanglement.sap import sap_of
@@ -30,6 +29,7 @@ from isolatent.evaluation.intervals import (
     percentile_interval,
     resampled,
 )
+from isolatent.evaluation.invariances import objection
 from isolatent.evaluation.scores import mcc
 
 __all__ = ["Disentanglement", "evaluate_disentanglement"]

@@ -17,10 +17,10 @@ from isolatent.evaluation.disentanglement.batches import (
     draw_groups,
     draw_pairs,
 )
-from isolatent.evaluation.disentanglement.invariances import check_guarantee
 from isolatent.evaluation.disentanglement.samples import sample
 from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled
+from isolatent.evaluation.invariances import check_guarantee
 
 __all__ = ["beta_vae_of", "beta_vae_score", "factor_vae_of", "factor_vae_score"]
 

@@ -7,6 +7,7 @@ from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import (
     INVARIANCES,
     beta_vae_score,
+    bootstrap,
     dci,
     derive_guarantee,
     explicitness,
@@ -16,7 +17,7 @@ from isolatent.evaluation import (
     modularity,
     sap,
 )
-from isolatent.evaluation.disentanglement.invariances import objection
+from isolatent.evaluation.invariances import objection
 
 AFFINE = derive_guarantee("box", "uniform", "normal")
 SCALED = derive_guarantee("box", "uniform", "laplace")
@@ -80,7 +81,7 @@ def test_what_a_guarantee_suffices_for_is_not_objected_to():
 
 
 @pytest.mark.parametrize(
-    "score", [mig, modularity, sap, lambda *a, **k: dci(*a, booster="presorted", **k)]
+    "score", [mcc, mig, modularity, sap, lambda *a, **k: dci(*a, booster="presorted", **k)]
 )
 def test_metrics_warn_of_a_guarantee_that_does_not_suffice(score):
     y = np.tile([[0, 0], [0, 1], [1, 0], [1, 1]], (15, 1))
@@ -88,3 +89,11 @@ def test_metrics_warn_of_a_guarantee_that_does_not_suffice(score):
         score(y, y, guarantee=AFFINE)
     with pytest.raises(TypeError, match="guarantee must be a Guarantee or None, got 'affine'"):
         score(y, y, guarantee="affine")
+
+
+def test_an_interval_of_mcc_warns_as_mcc_does_and_is_the_same():
+    y, c = noisy()
+    with pytest.warns(IsolatentWarning, match=r"mcc_spearman changes with rotation"):
+        warned = bootstrap(mcc, y, c, method="spearman", guarantee=AFFINE)
+    assert warned == bootstrap(mcc, y, c, method="spearman", guarantee=SCALED)
+    assert warned == bootstrap(mcc, y, c, method="spearman")
