@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA, FastICA
 
 import isolatent as iso
-from isolatent.baselines import linear
+from isolatent.baselines import linear, projections
 from isolatent.checks import IsolatentWarning
 
 LINEAR = [iso.LinearPCA, iso.LinearICA, iso.SlowFeatures]
@@ -100,8 +100,8 @@ def test_what_a_source_draws_must_be_finite(kind):
 
 @pytest.mark.parametrize("kind", LINEAR)
 def test_rows_keep_their_numbers_however_they_are_read(kind, monkeypatch):
-    monkeypatch.setattr(linear, "MOST", 90 * 16)
-    monkeypatch.setattr(linear, "PART", 10 * 16)
+    monkeypatch.setattr(projections, "MOST", 90 * 16)
+    monkeypatch.setattr(projections, "PART", 10 * 16)
     images = RNG.normal(size=(100, 1, 4, 4))
     model = kind(2, random_state=0).fit(images[:40], images[1:41])
     images[67:] = np.nan
@@ -153,8 +153,8 @@ def test_worlds_images_and_conventions(kind):
 
 @pytest.mark.parametrize("kind", LINEAR)
 def test_large_sets_of_images_are_never_in_memory_as_floats(kind, monkeypatch):
-    monkeypatch.setattr(linear, "MOST", 512 * 256)  # of 256 pixels: 512 observations
-    monkeypatch.setattr(linear, "PART", 2**14)
+    monkeypatch.setattr(projections, "MOST", 512 * 256)  # of 256 pixels: 512 observations
+    monkeypatch.setattr(projections, "PART", 2**14)
     images = RNG.integers(0, 255, (16_000, 1, 16, 16), dtype=np.uint8)
     model = kind(2, random_state=0)
     pos = images[::-1] if kind is iso.SlowFeatures else None
@@ -171,7 +171,7 @@ def test_large_sets_of_images_are_never_in_memory_as_floats(kind, monkeypatch):
 
 
 def test_fewer_pairs_of_images_are_drawn_from_a_source(monkeypatch):
-    monkeypatch.setattr(linear, "MOST", 10 * 64 * 64)
+    monkeypatch.setattr(projections, "MOST", 10 * 64 * 64)
     drawn = []
 
     class Source:
@@ -187,7 +187,7 @@ def test_fewer_pairs_of_images_are_drawn_from_a_source(monkeypatch):
 def test_work_in_parts_gives_the_same(monkeypatch):
     fits = [kind(3, random_state=0).fit(X) for kind in (iso.LinearPCA, iso.SlowFeatures)]
     whole = [model.transform(X) for model in fits]
-    monkeypatch.setattr(linear, "PART", 999)
+    monkeypatch.setattr(projections, "PART", 999)
     for model, codes in zip(fits, whole, strict=True):
         assert np.allclose(model.transform(X), codes)
         assert np.allclose(clone(model).fit(X).transform(X), codes)
