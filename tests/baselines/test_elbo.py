@@ -140,6 +140,24 @@ def test_what_differs_most_is_never_shared_unless_all_differ_alike():
     assert shared_dimensions(level, Posterior(level.mean, level.log_variance + 1)).all()
 
 
+@pytest.mark.parametrize(
+    "delta",
+    [
+        [0.0, 4.4, 4.6, 9.0],  # the middle is 4.5
+        [1.0, 5.4, 5.6, 10.0],  # 5.5, where half of the greatest is 5
+        [8.0, 8.4, 8.6, 9.0],  # 8.5
+    ],
+)
+def test_the_threshold_is_the_middle_of_the_least_and_the_greatest(delta):
+    # Of two normals of variance v at a distance d, 2 KL is d² / v.
+    for variance in (1.0, 0.25):
+        moved = [math.sqrt(variance * d) for d in delta]
+        log_variances = [[math.log(variance)] * 4]
+        q, q_pos = posterior([[0.0] * 4], log_variances), posterior([moved], log_variances)
+        assert twice_kl(q, q_pos)[0].tolist() == pytest.approx(delta, abs=1e-12)
+        assert shared_dimensions(q, q_pos).tolist() == [[True, True, False, False]]
+
+
 def test_averages_by_hand():
     q, q_pos = posterior([[1.0]], [[math.log(4.0)]]), posterior([[3.0]], [[0.0]])
     mean, log_variance = mean_posterior(q, q_pos)

@@ -1,5 +1,6 @@
 """The VAE family trains, repeats itself, and has the interface of ContrastiveICA."""
 
+import math
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import isolatent as iso
-from isolatent.baselines.autoencoders import ImageAutoencoder
+from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder
 from isolatent.baselines.elbo import kl_to_standard_normal, mean_posterior, share, slow_divergence
 
 FAMILY = [iso.BetaVAE, iso.SlowVAE, iso.AdaGVAE, iso.AdaMLVAE]
@@ -71,6 +72,44 @@ def test_losses_are_those_of_the_formulas(kind):
         error = network.error(q.sample(noise), x)
         oracle = sum(error[i] + 0.5 * kl_to_standard_normal(q)[i] for i in range(4)) / 4
     assert torch.allclose(kind(3, beta=0.5)._loss(network, x, noise), oracle)
+
+
+class Written(Autoencoder):
+    """Observations are posteriors as they are; the error of a code is half its squared length."""
+
+    def __init__(self):
+        super().__init__(torch.nn.Identity(), torch.nn.Identity())
+
+    def error(self, z, x):
+        return 0.5 * z.square().sum(1)
+
+
+@pytest.mark.parametrize("kind", [iso.AdaGVAE, iso.AdaMLVAE])
+def test_adaptive_losses_by_hand(kind):
+    """One pair whose variances are 1 and 4 in two dimensions, and 1 in three."""
+    means, means_pos = [0.0, 1.0, 0.0, 0.0, 0.0], [1.0, 3.0, 2.5, 2.0, 3.0]
+    variances, variances_pos = [1.0, 4.0, 1.0, 1.0, 1.0], [4.0, 4.0, 1.0, 1.0, 1.0]
+    # δ is 1/4 + 1/4 - 1 + log 4 = 0.886, then d² / v: 1, 6.25, 4 and 9. The middle is 4.943.
+    if kind is iso.AdaGVAE:  # means of means and of variances
+        shared = {0: (0.5, 2.5), 1: (2.0, 4.0), 3: (1.0, 1.0)}
+    else:  # precisions 1 and 1/4: their mean is 5/8, and the means weigh 4 to 1
+        shared = {0: (0.2, 1.6), 1: (2.0, 4.0), 3: (1.0, 1.0)}
+    noise = [[0.3, -1.0, 0.5, 2.0, -0.7], [-0.2, 0.4, 1.5, -1.0, 0.1]]
+    oracle = 0.0
+    for mean, variance, eps in (
+        (means, variances, noise[0]),
+        (means_pos, variances_pos, noise[1]),
+    ):
+        for i in range(5):
+            m, v = shared.get(i, (mean[i], variance[i]))
+            error = 0.5 * (m + math.sqrt(v) * eps[i]) ** 2
+            oracle += error + 0.5 * 0.5 * (m**2 + v - math.log(v) - 1)
+    x = torch.tensor(
+        [[*means, *map(math.log, variances)], [*means_pos, *map(math.log, variances_pos)]],
+        dtype=torch.float64,
+    )
+    loss = kind(5, beta=0.5)._loss(Written(), x, torch.tensor(noise, dtype=torch.float64))
+    assert loss.item() == pytest.approx(oracle / 2, rel=1e-12)  # the mean of both frames
 
 
 @pytest.mark.parametrize("data", [X, images(8)], ids=["vectors", "images"])

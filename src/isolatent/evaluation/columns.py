@@ -12,6 +12,7 @@ __all__ = [
     "Array",
     "as_columns",
     "as_factors_and_codes",
+    "binary_exponents",
     "dense_ranks",
     "mid_ranks",
     "spread",
@@ -107,6 +108,19 @@ def standardise(columns: Array) -> Array:
     centred -= centred.mean(axis=0)
     deviation = np.sqrt(np.square(centred).mean(axis=0))
     return np.asarray(centred / np.where(deviation > 0, deviation, 1.0))
+
+
+def binary_exponents(columns: Array) -> npt.NDArray[np.intc]:
+    """Return for each column the least e with all its values below 2^e; 0 for a column of zeros.
+
+    Divided by that power of two (``np.ldexp(columns, -e)``) no column is too large to square, and
+    nothing is rounded, so that what does not depend on the units stays the same to the bit.
+
+    Example:
+        >>> binary_exponents(np.array([[0.75, -8.0, 0.0], [0.1, 3.0, 0.0]]))
+        array([0, 4, 0], dtype=int32)
+    """
+    return np.frexp(np.abs(columns).max(axis=0))[1]
 
 
 def spread(columns: Array, counts: Array) -> tuple[Array, Array]:

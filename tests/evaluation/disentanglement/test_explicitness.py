@@ -48,8 +48,10 @@ def test_perfect_codes_score_1_and_dead_codes_one_half():
 def test_a_class_missing_from_a_split_is_left_out():
     y = np.tile([0, 1, 2], 40)
     fitted = y[y < 2]
-    # class 2 was not fitted: its points are only others to the points of 0 and 1
-    assert explicitness(fitted, fitted, test=(y, np.where(y == 2, 5, y))) <= 1.0
+    # Class 2 was not fitted: its points, at 5, are only others to the points of 0 and 1. Those of 0
+    # are before all others, those of 1 before the 40 at 0 and after the 40 at 5: (1 + 1/2) / 2.
+    found = explicitness(fitted, fitted, test=(y, np.where(y == 2, 5, y)))
+    assert found == pytest.approx(0.75, abs=1e-12)
     assert explicitness(y, y * 1.0, test=(np.tile([0, 2], 9), np.tile([0.0, 2.0], 9))) == 1.0
     with pytest.raises(ValueError, match="a class both fitted and held out, got none"):
         explicitness(np.ones(9), np.arange(9), test=(np.zeros(9), np.arange(9)))

@@ -8,26 +8,13 @@ import pytest
 
 from isolatent.evaluation import dci, mig, sap
 from isolatent.evaluation.disentanglement.dci import completeness, disentanglement
+from peer_arrays import KINDS, TEST, TRAIN, arrays
 
 VALUES = json.loads(Path(__file__).with_name("peer_values.json").read_text())
-KINDS = pytest.mark.parametrize("kind", ["aligned", "mixed", "noise"])
-SIZES, CODES, TRAIN, TEST = (3, 4, 6), 4, 600, 300
+EACH = pytest.mark.parametrize("kind", KINDS)
 
 
-def arrays(kind):
-    """As in `make_peer_values.py`."""
-    rng = np.random.default_rng(7)
-    factors = np.stack([rng.integers(n, size=TRAIN + TEST) for n in SIZES], axis=1)
-    noise = rng.normal(size=(len(factors), CODES))
-    scaled = factors / np.array(SIZES)
-    if kind == "noise":
-        return factors, noise
-    if kind == "aligned":
-        return factors, np.hstack([3.0 * scaled[:, ::-1], noise[:, :1]]) + 0.1 * noise
-    return factors, 3.0 * scaled @ rng.normal(size=(len(SIZES), CODES)) + 0.2 * noise
-
-
-@KINDS
+@EACH
 def test_mig_and_sap_are_the_peers(kind):
     y, c = arrays(kind)
     fitted, test = (y[:TRAIN], c[:TRAIN]), (y[TRAIN:], c[TRAIN:])
@@ -38,7 +25,7 @@ def test_mig_and_sap_are_the_peers(kind):
     assert sap(*fitted, test=test) == pytest.approx(VALUES[kind]["sap"], abs=2 / TEST)
 
 
-@KINDS
+@EACH
 def test_dci_of_the_peers_importances_is_the_peers(kind):
     importance = np.array(VALUES[kind]["importance"])
     # it adds 1e-11 to every importance before taking logarithms
@@ -47,7 +34,7 @@ def test_dci_of_the_peers_importances_is_the_peers(kind):
     assert ours == pytest.approx(expected, abs=1e-8)
 
 
-@KINDS
+@EACH
 def test_dci_is_the_peers_up_to_ties(kind):
     y, c = arrays(kind)
     test = (y[TRAIN:], c[TRAIN:])
@@ -59,7 +46,7 @@ def test_dci_is_the_peers_up_to_ties(kind):
 
 
 @pytest.mark.slow
-@KINDS
+@EACH
 def test_dci_by_scikit_learn_is_the_peers_up_to_its_seed(kind):
     y, c = arrays(kind)
     result = dci(y[:TRAIN], c[:TRAIN], test=(y[TRAIN:], c[TRAIN:]))

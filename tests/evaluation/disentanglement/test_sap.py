@@ -1,5 +1,7 @@
 """SAP: exact support vector machines against LinearSVC, and gaps by hand."""
 
+from itertools import chain, combinations
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -80,10 +82,38 @@ def test_a_perfect_code_is_ahead_of_chance():
     assert one == pytest.approx(1 - np.mean(points.test.classes[:, 0] == frequent))
 
 
-def test_lines_do_not_separate_the_classes_in_between():
-    """Of five classes in a row, machines for the middle ones have nothing to say."""
-    y = np.tile(np.arange(5), 600)
-    assert 0.1 < sap(y, y * 1.0) < 0.8
+def by_margins(own, costs):
+    """The machine of one of the codes 0, 1, …, from every guess of which are inside its margin.
+
+    With points S inside it minimises ½ (w² + b²) + Σ_S C_i (1 - s_i (w i + b))², which is a linear
+    system; the guess is right if these are the points with s_i (w i + b) < 1.
+    """
+    points = range(len(costs))
+    signs = [1 if i == own else -1 for i in points]
+    for inside in chain.from_iterable(combinations(points, n) for n in range(len(costs) + 1)):
+        curve, pull = np.eye(2), np.zeros(2)
+        for i in inside:
+            at = np.array([i, 1.0])
+            curve += 2 * costs[i] * np.outer(at, at)
+            pull += 2 * costs[i] * signs[i] * at
+        w, b = np.linalg.solve(curve, pull)
+        if inside == tuple(i for i in points if signs[i] * (w * i + b) < 1):
+            return w, b
+    raise AssertionError("a convex problem has a minimum")
+
+
+@pytest.mark.parametrize("classes", [3, 5, 7, 10])
+def test_lines_do_not_separate_the_classes_in_between(classes):
+    """Of many classes in a row, machines for some of the middle ones are never first."""
+    y, y_test = np.tile(np.arange(classes), 400), np.tile(np.arange(classes), 10)
+    machines = [by_margins(own, [0.01 * 400] * classes) for own in range(classes)]
+    right = 0
+    for i in range(classes):
+        scores = [w * i + b for w, b in machines]
+        right += scores.index(max(scores)) == i
+    # of one code, ahead of a dead one that always predicts the same class
+    assert sap(y, y, test=(y_test, y_test)) == pytest.approx((right - 1) / classes, abs=1e-12)
+    assert (right == classes) == (classes <= 3), right
 
 
 def test_noise_dead_codes_and_rotations_have_no_gap():

@@ -78,7 +78,7 @@ def test_votes_and_differences_are_those_of_naive_loops():
     ]
     assert factor_vae_of(points, c, groups, scored, 0.05).value == pytest.approx(np.mean(hits))
     live = np.array([0, 1, 3])
-    chosen = live[vote(points, groups, c.var(axis=0, ddof=1), live)]
+    chosen = live[vote(points, groups, np.ones(4), c.var(axis=0, ddof=1), live)]
     assert chosen.tolist() == [naive_vote(members) for members in groups.members]
 
 

@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from isolatent.evaluation.columns import Array
+from isolatent.evaluation.columns import Array, binary_exponents
 from isolatent.evaluation.disentanglement.samples import Classes, Split
 
 __all__ = ["BOOSTERS", "Boosted", "boost", "thread_count"]
@@ -44,7 +45,26 @@ def boost(points: Split, booster: str, seed: int, threads: int) -> list[Boosted]
     and no code has any importance.
     """
     fit = BOOSTERS[booster]
-    return fit(points, seed, threads)
+    return fit(_readable(points), seed, threads)
+
+
+def _readable(points: Split) -> Split:
+    """Rescale the codes that trees could not read, of either booster.
+
+    They hold codes in float32 and do not separate values nearer than 1e-7. Where the largest value
+    is between 2⁻¹⁰ and 2⁶⁴ codes are left as they are, else it is brought between 1 and 2; by a
+    power of two, which rounds nothing. The scale is that of the fitted points; held-out ones beyond
+    float32 are moved to its end, which is on the same side of every split.
+    """
+    exponent = binary_exponents(points.train.codes)
+    shift = np.where((exponent >= -10) & (exponent <= 64), 0, 1 - exponent)
+    end = float(np.finfo(np.float32).max)
+    with np.errstate(over="ignore"):
+        fitted, scored = (np.ldexp(part.codes, shift) for part in (points.train, points.test))
+    return Split(
+        replace(points.train, codes=fitted),
+        replace(points.test, codes=np.clip(scored, -end, end)),
+    )
 
 
 def _present(classes: Classes) -> tuple[Classes, Classes]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isolatent.evaluation.assignment import Indices
-from isolatent.evaluation.columns import Array, dense_ranks, mid_ranks
+from isolatent.evaluation.columns import Array, binary_exponents, dense_ranks, mid_ranks
 from isolatent.evaluation.disentanglement.boosters import thread_count
 from isolatent.evaluation.disentanglement.samples import Classes, Split, split
 from isolatent.evaluation.guarantees import Guarantee
@@ -67,9 +67,11 @@ def explicitness_of(points: Split) -> Resampled:
     """
     from joblib import Parallel, delayed
 
-    mean, spread = points.train.codes.mean(axis=0), points.train.codes.std(axis=0)
-    spread = np.where(spread > 1e-12 * (1.0 + np.abs(mean)), spread, np.inf)
-    fitted, scored = ((s.codes - mean) / spread for s in (points.train, points.test))
+    exponent = binary_exponents(points.train.codes)  # squares of 1e200 would not fit in a float64
+    fitted, scored = (np.ldexp(s.codes, -exponent) for s in (points.train, points.test))
+    mean, spread = fitted.mean(axis=0), fitted.std(axis=0)
+    spread = np.where(spread > 1e-12, spread, np.inf)  # a dead code's is that of rounding
+    fitted, scored = ((codes - mean) / spread for codes in (fitted, scored))
     columns = zip(points.train.classes.T, points.test.classes.T, strict=True)
     placed = [
         placement

@@ -48,11 +48,12 @@ class Split:
     test: Sample
 
 
-def sample(factors: ArrayLike, codes: ArrayLike) -> Sample:
+def sample(factors: ArrayLike, codes: ArrayLike, *, stacklevel: int = 3) -> Sample:
     """Read factors, whose values become classes, and codes.
 
     A factor with a value of its own for more than half of the points is taken for a continuous
-    one: as classes its values mean little, which is worth a warning.
+    one: as classes its values mean little, which is worth a warning. It is one for all such
+    factors, at the line ``stacklevel`` calls up: by default that which called the caller.
 
     Example:
         >>> sample([[0.1, 7], [0.5, 3], [0.1, 3], [0.5, 7]], [1, 2, 3, 4]).classes.T
@@ -62,14 +63,14 @@ def sample(factors: ArrayLike, codes: ArrayLike) -> Sample:
     columns, read = as_factors_and_codes(factors, codes, ("factors", "codes"))
     classes = dense_ranks(columns).astype(np.int64)
     sizes = tuple(int(n) for n in classes.max(axis=0) + 1)
-    for f, size in enumerate(sizes):
-        if 2 * size > len(read) > 20:
-            warnings.warn(
-                f"factor {f} has {size} values at {len(read)} points and looks continuous, but "
-                "values are taken as classes here: bin it, or use a metric for continuous factors",
-                IsolatentWarning,
-                stacklevel=3,
-            )
+    many = [f"factor {f} has {n}" for f, n in enumerate(sizes) if 2 * n > len(read) > 20]
+    if many:
+        warnings.warn(
+            f"{', '.join(many)} values at {len(read)} points, which looks continuous, but each "
+            "value is taken as a class here: bin them, or use a metric for continuous factors",
+            IsolatentWarning,
+            stacklevel=stacklevel,
+        )
     return Sample(classes, read, sizes)
 
 
@@ -78,11 +79,12 @@ def split(
 ) -> Split:
     """Read factors and codes, and what to score: ``test``, or a random third of the points.
 
-    A third is the protocol's share, 5 000 scored for 10 000 fitted.
+    A third is the protocol's share, 5 000 scored for 10 000 fitted. Metrics call this themselves,
+    so that a warning of continuous factors is at the line that called them.
     """
     check_integer("seed", seed, at_least=0)
     if test is None:
-        points = sample(factors, codes)
+        points = sample(factors, codes, stacklevel=4)
         if len(points) < 3:
             raise ValueError(f"factors and codes must have at least 3 rows, got {len(points)}")
         order = np.random.default_rng(seed).permutation(len(points))
@@ -106,6 +108,6 @@ def split(
             "factors and codes must have as many rows each, got "
             f"{len(y)} and {len(c)}, in test {len(y_test)} and {len(c_test)}"
         )
-    both = sample(np.concatenate([y, y_test]), np.concatenate([c, c_test]))
+    both = sample(np.concatenate([y, y_test]), np.concatenate([c, c_test]), stacklevel=4)
     rows = np.arange(len(both))
     return Split(both.take(rows[: len(y)]), both.take(rows[len(y) :]))

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from isolatent.checks import check_integer, check_real
 from isolatent.evaluation.assignment import Indices
-from isolatent.evaluation.columns import Array
+from isolatent.evaluation.columns import Array, binary_exponents
 from isolatent.evaluation.disentanglement.batches import (
     Groups,
     Pairs,
@@ -168,20 +168,29 @@ def factor_vae_of(
     points: Points, codes: Array, train: Groups, held_out: Groups, threshold: float
 ) -> Resampled:
     """Return the accuracy, resampled over the votes to score; ``codes`` give the variance."""
-    variance = codes.var(axis=0, ddof=1)
-    live = np.flatnonzero(np.sqrt(variance) >= max(threshold, 1e-12))
+    # Squares of 1e200 would not fit in a float64; powers of two round nothing.
+    scale = np.ldexp(1.0, -np.clip(binary_exponents(codes), -1000, 1000))
+    variance = (codes * scale).var(axis=0, ddof=1)
+    live = np.flatnonzero(np.sqrt(variance) >= max(threshold, 1e-12) * scale)
     if not len(live):
         return accuracy(np.zeros(len(held_out.factor), dtype=bool))
     votes = np.zeros((len(live), points.factor_count), dtype=np.int64)
-    np.add.at(votes, (vote(points, train, variance, live), train.factor), 1)
-    predicted = votes.argmax(axis=1)[vote(points, held_out, variance, live)]
+    learnt, scored = (vote(points, g, scale, variance, live) for g in (train, held_out))
+    np.add.at(votes, (learnt, train.factor), 1)
+    predicted = votes.argmax(axis=1)[scored]
     return accuracy(predicted == held_out.factor)
 
 
-def vote(points: Points, groups: Groups, variance: Array, live: Indices) -> Indices:
-    """Return for each batch the place among ``live`` of the code that varies least in it."""
+def vote(points: Points, groups: Groups, scale: Array, variance: Array, live: Indices) -> Indices:
+    """Return for each batch the place among ``live`` of the code that varies least in it.
+
+    Codes are multiplied by ``scale``, and ``variance`` is of such.
+    """
     local = np.concatenate(
-        [points.codes_at(members).var(axis=1, ddof=1) for members in _chunks(groups.members)]
+        [
+            (points.codes_at(members) * scale).var(axis=1, ddof=1)
+            for members in _chunks(groups.members)
+        ]
     )
     return np.asarray((local[:, live] / variance[live]).argmin(axis=1))
 
