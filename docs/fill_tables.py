@@ -18,6 +18,7 @@ from isolatent.experiments import Row, Store
 from isolatent.experiments.results import ours_text, rows_of, seeds_text, spread_text
 from isolatent.report.plots import swept
 from isolatent.report.table import score_name
+from isolatent.report.verdicts import judge
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
@@ -39,7 +40,10 @@ def block(name: str) -> str:
     (experiment,) = store.experiments()
     rows = rows_of(experiment, records)
     grid = _grid([row.cell for row in rows])
-    table = _listed(rows, records) if grid is None else _pivoted(rows, *grid)
+    if any("strips" in record for record in records):
+        table = _by_cell(rows, records)
+    else:
+        table = _listed(rows, records) if grid is None else _pivoted(rows, *grid)
     return f"\n{_told(name, rows, records)}\n\n{table}\n"
 
 
@@ -122,17 +126,13 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
     ]
     names = {"identity": "observations (paper)", "supervised": "supervised (paper)"}
     head = ["row", "score", *(names[approach] for approach in baselines)]
-    long = [record for record in records if "steps" in record.get("measures", ())]  # images
-    head += ["**ours**", "paper", "seeds", "seconds a run"]
-    head += ["steps", "fall in the last quarter"] if long else []
-    head += ["verdict"]
+    head += ["**ours**", "paper", "seeds", "seconds a run", "verdict"]
     beside = {(row.cell, row.metric, row.approach): row for row in rows}
     body = []
     for row in rows:
         if row.approach != "unsupervised":
             continue
-        own = [record for record in records if record["cell"] == row.cell]
-        times = [_seconds(record) for record in own]
+        times = [_seconds(record) for record in records if record["cell"] == row.cell]
         others = [beside.get((row.cell, row.metric, approach)) for approach in baselines]
         body.append(
             [
@@ -143,19 +143,45 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
                 spread_text(row.published, row.spread),
                 seeds_text(row),
                 f"{statistics.median(times):.0f}" if times else "",
-                *(_progress([r for r in long if r in own]) if long else ()),
                 row.verdict,
             ]
         )
     return _markdown(head, body)
 
 
-def _progress(records: Sequence[Record]) -> tuple[str, str]:
-    """Steps, and how much of the fall of the loss came in the last quarter of them, in per cent."""
-    if not records:
-        return "", ""
-    steps = statistics.median(record["measures"]["steps"] for record in records)
-    return f"{steps:.0f}", f"{statistics.median(map(_late_fall, records)):.1f} %"
+def _by_cell(rows: Sequence[Row], records: Sequence[Record]) -> str:
+    """A line for each cell on images, with all its scores; the paper's in brackets.
+
+    The last columns say how many of the paper's figures are reached, and how far training got.
+    """
+    own = {(row.cell, row.metric): row for row in rows if row.approach == "unsupervised"}
+    metrics = list(dict.fromkeys(metric for _, metric in own))
+    body = []
+    for cell in dict.fromkeys(cell for cell, _ in own):
+        scores = [own.get((cell, metric)) for metric in metrics]
+        judged = [judge(row).is_bad for row in scores if row and row.published is not None]
+        seeds = max(row.seeds for row in scores if row)
+        runs = [r for r in records if r["cell"] == cell and r["status"] == "done"]
+        body.append(
+            [
+                cell,
+                *(_with_paper(row) for row in scores),
+                f"{judged.count(False)} of {len(judged)}" if judged and runs else "",
+                f"{seeds}",
+                *_progress(runs),
+            ]
+        )
+    last = ["reached", "seeds", "seconds a run", "steps", "late fall"]
+    return _markdown(["row", *(score_name(metric) for metric in metrics), *last], body)
+
+
+def _progress(runs: Sequence[Record]) -> list[str]:
+    """Seconds, steps, and how much of the loss's fall came in the last quarter of the steps."""
+    if not runs:
+        return ["", "", ""]
+    seconds = statistics.median(map(_seconds, runs))
+    steps = statistics.median(run["measures"]["steps"] for run in runs)
+    return [f"{seconds:.0f}", f"{steps:.0f}", f"{statistics.median(map(_late_fall, runs)):.1f} %"]
 
 
 def _late_fall(record: Record) -> float:
