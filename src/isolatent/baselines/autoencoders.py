@@ -26,6 +26,10 @@ class ConvDecoder(nn.Module):
     Args:
         n_inputs: Codes n.
         channels: Channels of the images.
+
+    Example:
+        >>> ConvDecoder(10)(torch.randn(2, 10)).shape
+        torch.Size([2, 1, 64, 64])
     """
 
     def __init__(self, n_inputs: int, channels: int = 1) -> None:
@@ -106,6 +110,11 @@ class VectorAutoencoder(Autoencoder):
         n_features: Observed dimensions m.
         noise: s.
         hidden: Widths of the hidden layers.
+
+    Example:
+        >>> model = VectorAutoencoder(2, n_features=5)
+        >>> model.observe(model.posterior(torch.randn(3, 5)).mean).shape
+        torch.Size([3, 5])
     """
 
     center: Tensor

@@ -26,6 +26,10 @@ class ConvEncoder(nn.Module):
     Args:
         n_outputs: Codes n.
         channels: Channels of the images.
+
+    Example:
+        >>> ConvEncoder(10)(torch.rand(2, 1, 64, 64)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(self, n_outputs: int, channels: int = 1) -> None:
@@ -60,6 +64,10 @@ class PooledEncoder(nn.Module):
         n_outputs: Codes n.
         channels: Channels of the images.
         hidden: Widths of the hidden layers.
+
+    Example:
+        >>> PooledEncoder(10, channels=3)(torch.rand(2, 3, 48, 64)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(
@@ -93,6 +101,10 @@ class ResidualEncoder(nn.Module):
         channels: Channels of the images.
         widths: Channels of each stage, multiples of 8.
         blocks: Residual blocks per stage.
+
+    Example:
+        >>> ResidualEncoder(10, widths=(8, 16), blocks=1)(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
     """
 
     def __init__(

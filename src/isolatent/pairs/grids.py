@@ -19,7 +19,15 @@ class _Continuous(Protocol):
 
 
 class KnownPairs(NamedTuple):
-    """Observations of pairs, and the factors behind them (values, where they are continuous)."""
+    """Observations of pairs, and the factors behind them (values, where they are continuous).
+
+    Example:
+        >>> import torch, isolatent as iso
+        >>> pairs = FactorPairs(iso.Sprites(), iso.UniformFactorChange(k=1))
+        >>> known = pairs.sample_known(8, torch.Generator().manual_seed(0))
+        >>> known.x.shape, (known.y != known.y_pos).sum(1).tolist()
+        (torch.Size([8, 1, 64, 64]), [1, 1, 1, 1, 1, 1, 1, 1])
+    """
 
     x: Tensor
     x_pos: Tensor

@@ -61,6 +61,14 @@ class FactorWorld(ABC):
 
     Attributes:
         observation_shape: The shape of one observation, (channels, height, width) for images.
+
+    Example:
+        >>> class Bars(FactorWorld):  # as many pixels are on as the only factor says
+        ...     observation_shape = (1, 1, 3)
+        ...     def _observe(self, factors):
+        ...         return (torch.arange(3) < factors[:, :, None, None]).float()
+        >>> Bars(sizes=[4], names=["length"]).observe([[0], [2]]).tolist()
+        [[[[0.0, 0.0, 0.0]]], [[[1.0, 1.0, 0.0]]]]
     """
 
     observation_shape: tuple[int, ...]

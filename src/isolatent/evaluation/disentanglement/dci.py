@@ -29,6 +29,11 @@ class DCI:
         informativeness: Accuracy of the classifiers on held-out points, mean over factors.
         importance: How much each code serves each factor, (C, F); columns sum to 1, or to 0.
         booster: Which booster was used.
+
+    Example:
+        >>> factors = np.random.default_rng(0).integers(3, size=(300, 2))
+        >>> dci(factors, factors[:, ::-1]).importance.round(6).tolist()
+        [[0.0, 1.0], [1.0, 0.0]]
     """
 
     disentanglement: float
