@@ -35,7 +35,9 @@ def test_contract(source):
     observe = source.world.observe_values if source.continuous else source.world.observe
     assert torch.equal(observe(known.y), known.x)
     assert torch.equal(observe(known.y_pos), known.x_pos)
-    assert (known.y != known.y_pos).any(1).all()
+    changes = (known.y != known.y_pos).any(1)
+    rests = source.transitions is MOVES and not source.continuous  # within a bin, in recordings
+    assert bool(changes.any() if rests else changes.all())
 
 
 @pytest.mark.parametrize(
