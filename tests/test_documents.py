@@ -1,14 +1,25 @@
 """Tables in documents are those of the stored results."""
 
+import base64
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from isolatent.experiments.strips import png
+
 ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("fill_tables", ROOT / "docs" / "fill_tables.py")
-fill_tables = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(fill_tables)
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fill_tables = script("fill_tables")
 
 
 @pytest.mark.parametrize("path", fill_tables.DOCUMENTS, ids=lambda path: path.name)
@@ -16,3 +27,28 @@ def test_tables_are_as_the_stored_results_make_them(path):
     text = path.read_text(encoding="utf-8")
     assert fill_tables.BLOCK.search(text)
     assert fill_tables.filled(text) == text
+
+
+def test_the_late_fall_is_the_share_of_the_last_quarter():
+    """Of the held-out loss if there is one; from 10 by way of 4 at three quarters down to 2."""
+    steps = range(1, 101)
+    held_out = [10.0] + [4.0] * 74 + [2.0] * 25
+    curve = [
+        {"number": step, "loss": 0.0, "held_out": loss}
+        for step, loss in zip(steps, held_out, strict=True)
+    ]
+    assert fill_tables._late_fall({"curve": curve}) == pytest.approx(25.0)
+    losses = [{"number": p["number"], "loss": p["held_out"], "held_out": None} for p in curve]
+    assert fill_tables._late_fall({"curve": losses}) == pytest.approx(25.0)
+
+
+def test_pictures_are_labelled_by_clear_factors_in_their_order():
+    pytest.importorskip("matplotlib")
+    row = base64.b64encode(png(np.zeros((2, 3, 1), np.uint8))).decode()
+    record = {
+        "factors": ["shape", "x"],
+        "correlation": [[0.1, 0.9, 0.3, 0.2], [0.8, 0.2, 0.4, 0.1]],
+        "strips": {"rows": [row] * 4, "spreads": [1.0, 0.5, 0.5, 0.01]},
+    }
+    labels = [label for label, _ in script("draw_strips").labelled(record)]
+    assert labels == ["code 2: shape 0.90", "code 1: x 0.80", "code 3"]  # the last is dead

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
@@ -56,7 +55,7 @@ class LinearEstimator(
         pairs) as hold 2^26 numbers, drawn at random. For 64 × 64 pixels these are 16 384.
         """
         check_integer("n_components", self.n_components, at_least=1)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._draw_seed()
         x, x_pos = self._read(X, X_pos, groups, Generator().manual_seed(seed))
         if self.n_components > min(x.shape):
             raise ValueError(

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -208,7 +207,7 @@ class SupervisedEncoder(
     def _draw_seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):  # itself: stored results were seeded so
             return check_integer("random_state", self.random_state, at_least=0)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return super()._draw_seed()
 
     def _fitted(self) -> dict[str, Tensor]:
         check_is_fitted(self, "encoder_")

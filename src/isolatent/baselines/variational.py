@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
@@ -100,7 +99,7 @@ class VariationalEstimator(
         """
         self._check()
         source = self._as_source(X, X_pos, groups, reset=True)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = self._draw_seed()
         generator = Generator().manual_seed(seed)
         x, _ = source.sample(2, generator)
         self._set_shape(tuple(x.shape[1:]))

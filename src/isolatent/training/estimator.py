@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
@@ -326,9 +325,6 @@ class ContrastiveICA(
         if not isinstance(self.encoder, nn.Module):
             check_one_of("encoder", self.encoder, ENCODERS)
         return recipe, beliefs
-
-    def _draw_seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _identity(self, seed: int, recipe: Recipe) -> dict[str, Any]:
         """What must be the same for a run to be the same."""

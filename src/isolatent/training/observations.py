@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
@@ -38,11 +38,15 @@ class TakesObservations:
     n_components: int
     n_features_in_: int
     lag: int | Sequence[int]
+    random_state: int | np.random.RandomState | None
     _shape: tuple[int, ...]  # of one observation
 
     @property
     def _n_features_out(self) -> int:  # for get_feature_names_out
         return int(self.n_components)
+
+    def _draw_seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
