@@ -35,8 +35,8 @@ from sklearn.svm import LinearSVC
 from torch import Generator, Tensor
 
 import isolatent as iso
+from isolatent.datasets import Sprites
 from isolatent.encoders import ConvEncoder
-from isolatent.worlds import Sprites
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/disentanglement.json"
 TRAIN, HELD_OUT, BATCH, BINS, CODES = 10_000, 5_000, 64, 20, 10
@@ -191,11 +191,13 @@ def steps(share: float) -> dict[str, Callable[[], tuple[Any, dict[str, float]]]]
     rng = np.random.default_rng(0)  # compiles what is compiled
     factors, codes = rng.integers(3, size=(60, 2)), rng.normal(size=(60, 2))
     for booster in BOOSTERS:
-        iso.dci(factors, codes, booster=booster)
-    iso.sap(factors, codes)
+        iso.evaluation.dci(factors, codes, booster=booster)
+    iso.evaluation.sap(factors, codes)
 
     def ours(booster: str) -> tuple[Any, dict[str, float]]:
-        result, cost = timed(lambda: iso.evaluate_disentanglement(encoder, world, booster=booster))
+        result, cost = timed(
+            lambda: iso.evaluation.evaluate_disentanglement(encoder, world, booster=booster)
+        )
         return result.to_dict(), cost
 
     def port(name: str, *arguments: int) -> tuple[Any, dict[str, float]]:

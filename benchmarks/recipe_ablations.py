@@ -78,7 +78,7 @@ def run(row: Row, variant: Variant, steps: int, seed: int) -> dict[str, Any]:
     started = time.perf_counter()
     world = make_world(row, seed)
     source, generator = WorldPairs(world), Generator().manual_seed(seed)
-    recipe = replace(iso.Recipe(steps=steps, tolerance=0.0), **variant.recipe)
+    recipe = replace(iso.Recipe(max_steps=steps, tolerance=0.0), **variant.recipe)
     torch.manual_seed(seed)
     space, p = row.model["space"], 2.0
     whitening = Whitening(N).fit([source.sample(8192, generator)[0]])
@@ -88,7 +88,7 @@ def run(row: Row, variant: Variant, steps: int, seed: int) -> dict[str, Any]:
         *HEADS[space](),
     )
     training = Training(
-        encoder, _loss(row, variant), recipe, generator, _saturated(row, variant, recipe.batch)
+        encoder, _loss(row, variant), recipe, generator, _saturated(row, variant, recipe.batch_size)
     )
     best, _ = fit_encoder(training, source, source.sample(TEST_PAIRS, generator))
     z, _ = world.sample_latents(TEST_PAIRS, Generator().manual_seed(seed + 1_000_003))
@@ -119,7 +119,7 @@ def _loss(row: Row, variant: Variant) -> nn.Module:
 def _saturated(row: Row, variant: Variant, batch: int) -> nn.Module | None:
     if not variant.saturated or "aniso" in row.name:
         return None
-    loss = iso.SaturatedInfoNCE(N, 2.0, row.model["space"], batch)
+    loss = iso.contrast.SaturatedInfoNCE(N, 2.0, row.model["space"], batch)
     if not variant.walls:
         loss.potential = loss.potential_pos = None
     return loss

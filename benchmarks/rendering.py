@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isolatent.worlds import Shapes3D, Sprites, render_sprites
+from isolatent.datasets import Shapes3D, Sprites, render_sprites
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/rendering.json"
 BATCHES = (512, 4096)

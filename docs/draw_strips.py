@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 from matplotlib import image, pyplot
 
 from isolatent.experiments import Store
-from isolatent.experiments.strips import DEAD
+from isolatent.experiments.latent_traversal import DEAD
 
 NAME = "zimmermann2020/dsprites"
 WHERE = Path(__file__).parents[1] / "results" / NAME

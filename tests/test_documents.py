@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isolatent.experiments.strips import png
+from isolatent.experiments.latent_traversal import png
 
 ROOT = Path(__file__).parents[1]
 

@@ -17,14 +17,22 @@ RNG = np.random.default_rng(0)
 Z = RNG.uniform(size=(200, 2)).cumsum(0) % 1.0
 X = np.tanh(Z @ RNG.normal(size=(2, 4)) + 0.01 * RNG.normal(size=(200, 4)))
 IMAGES = RNG.random((40, 1, 64, 64), dtype=np.float32)
-BRIEF = {"steps": 3, "batch": 8}
+BRIEF = {"max_steps": 3, "batch_size": 8}
 BASELINES = [
     SupervisedEncoder(2, **BRIEF),
     SupervisedEncoder(2, space="box", encoder="paper", **BRIEF),
-    *(kind(2, **BRIEF) for kind in (iso.BetaVAE, iso.SlowVAE, iso.AdaGVAE, iso.AdaMLVAE)),
-    iso.LinearPCA(2),
-    iso.LinearICA(2),
-    iso.SlowFeatures(2, lag=(1, 3)),
+    *(
+        kind(2, **BRIEF)
+        for kind in (
+            iso.baselines.BetaVAE,
+            iso.baselines.SlowVAE,
+            iso.baselines.AdaGVAE,
+            iso.baselines.AdaMLVAE,
+        )
+    ),
+    iso.baselines.LinearPCA(2),
+    iso.baselines.LinearICA(2),
+    iso.baselines.SlowFeatures(2, lag=(1, 3)),
 ]
 EACH = pytest.mark.parametrize("baseline", BASELINES, ids=lambda model: type(model).__name__)
 
@@ -54,7 +62,11 @@ def test_saved_equals_loaded(baseline, tmp_path):
 
 @pytest.mark.parametrize(
     "baseline",
-    [SupervisedEncoder(2, encoder="conv", **BRIEF), iso.BetaVAE(2, **BRIEF), iso.LinearPCA(2)],
+    [
+        SupervisedEncoder(2, encoder="conv", **BRIEF),
+        iso.baselines.BetaVAE(2, **BRIEF),
+        iso.baselines.LinearPCA(2),
+    ],
     ids=lambda model: type(model).__name__,
 )
 def test_models_of_images_are_kept_as_well(baseline, tmp_path):
@@ -109,9 +121,11 @@ def test_the_module_computes_the_codes(baseline, dtype):
         clone(model).code_module()
 
 
-@pytest.mark.parametrize("kind", [iso.LinearPCA, iso.LinearICA, iso.SlowFeatures])
+@pytest.mark.parametrize(
+    "kind", [iso.baselines.LinearPCA, iso.baselines.LinearICA, iso.baselines.SlowFeatures]
+)
 def test_linear_methods_are_evaluated_by_their_modules(kind, monkeypatch):
-    world = iso.FactorArray(RNG.random((12, 1, 5, 5)), (3, 4))
+    world = iso.datasets.FactorArray(RNG.random((12, 1, 5, 5)), (3, 4))
     x = world.observe(world.factors_at(torch.arange(12)))
     model = kind(2, random_state=0).fit(x, x.roll(1, 0))
     codes = model.transform(x)

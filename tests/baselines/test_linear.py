@@ -13,7 +13,7 @@ import isolatent as iso
 from isolatent.baselines import linear, projections
 from isolatent.checks import IsolatentWarning
 
-LINEAR = [iso.LinearPCA, iso.LinearICA, iso.SlowFeatures]
+LINEAR = [iso.baselines.LinearPCA, iso.baselines.LinearICA, iso.baselines.SlowFeatures]
 RNG = np.random.default_rng(0)
 MIXING = RNG.normal(size=(3, 5))
 
@@ -31,7 +31,7 @@ Z, X = recording()
 
 
 def test_slow_features_are_the_slow_factors_slowest_first():
-    model = iso.SlowFeatures(3).fit(X)
+    model = iso.baselines.SlowFeatures(3).fit(X)
     codes = model.transform(X)
     correlation = np.abs(np.corrcoef(Z.T, codes.T)[:3, 3:])
     assert np.allclose(np.diag(correlation), 1, atol=0.02)
@@ -43,7 +43,7 @@ def test_slow_features_are_the_slow_factors_slowest_first():
 
 def test_slow_features_solve_the_generalised_eigenproblem():
     x, x_pos = RNG.normal(size=(2, 300, 4)) @ RNG.normal(size=(4, 4)) + 3
-    model = iso.SlowFeatures(4).fit(x, x_pos)
+    model = iso.baselines.SlowFeatures(4).fit(x, x_pos)
     change = (x_pos - x).T @ (x_pos - x) / 300
     values, vectors = eigh(change, np.cov(np.concatenate([x, x_pos]).T))
     assert np.allclose(model.slowness_, values)
@@ -57,10 +57,10 @@ def test_slow_features_are_those_of_the_lags_that_were_asked_for():
     keep = np.array([0.99, 0.9, 0.3])
     for lag in (1, 20):
         lags = np.arange(1, lag + 1)[:, None]
-        model = iso.SlowFeatures(3, lag=lag, random_state=0).fit(X)
+        model = iso.baselines.SlowFeatures(3, lag=lag, random_state=0).fit(X)
         assert model.slowness_ == pytest.approx((2 - 2 * keep**lags).mean(0), rel=0.25)
-    fixed = iso.SlowFeatures(3, lag=(20, 20)).fit(X)
-    whole = iso.SlowFeatures(3).fit(X[:-20], X[20:])
+    fixed = iso.baselines.SlowFeatures(3, lag=(20, 20)).fit(X)
+    whole = iso.baselines.SlowFeatures(3).fit(X[:-20], X[20:])
     assert np.array_equal(fixed.components_, whole.components_)
 
 
@@ -81,9 +81,9 @@ def test_directions_without_variance_are_left_out(kind, dtype):
 def test_units_of_columns_do_not_make_a_direction_constant():
     """Independent components do not depend on them, and principal ones are in them."""
     x = Z * [3e5, 1.0, 1.0]
-    independent = iso.LinearICA(3, random_state=0).fit(x).transform(x)
+    independent = iso.baselines.LinearICA(3, random_state=0).fit(x).transform(x)
     assert np.allclose(np.cov(independent.T), np.eye(3), atol=1e-2)
-    assert (iso.LinearPCA(3).fit(x).transform(x).std(0) > 0.01).all()
+    assert (iso.baselines.LinearPCA(3).fit(x).transform(x).std(0) > 0.01).all()
 
 
 @pytest.mark.parametrize("kind", LINEAR)
@@ -107,7 +107,7 @@ def test_rows_keep_their_numbers_however_they_are_read(kind, monkeypatch):
     images[67:] = np.nan
     with pytest.raises(ValueError, match="X must be finite, but row 67 holds NaN or inf"):
         model.transform(images)
-    if kind is not iso.SlowFeatures:
+    if kind is not iso.baselines.SlowFeatures:
         with (
             pytest.warns(IsolatentWarning, match="90 of 100 rows are used"),
             pytest.raises(ValueError, match=r"X must be finite, but row (6[7-9]|[7-9]\d) holds"),
@@ -119,13 +119,13 @@ def test_principal_and_independent_components_are_those_of_scikit_learn():
     x = RNG.uniform(size=(500, 3)) @ RNG.normal(size=(3, 3))
     seed = int(np.random.RandomState(7).randint(2**31 - 1))
     pca = PCA(2).fit(x).transform(x)
-    assert np.allclose(iso.LinearPCA(2, random_state=7).fit(x).transform(x), pca)
+    assert np.allclose(iso.baselines.LinearPCA(2, random_state=7).fit(x).transform(x), pca)
     ica = FastICA(3, whiten="unit-variance", random_state=seed).fit(x)
-    model = iso.LinearICA(3, random_state=7).fit(x)
+    model = iso.baselines.LinearICA(3, random_state=7).fit(x)
     assert np.allclose(model.transform(x), ica.transform(x))
 
 
-@pytest.mark.parametrize("kind", [iso.LinearPCA, iso.LinearICA])
+@pytest.mark.parametrize("kind", [iso.baselines.LinearPCA, iso.baselines.LinearICA])
 def test_both_members_of_pairs_are_observations(kind):
     both = kind(2, random_state=0).fit(X[:2000], X[2000:])
     assert np.allclose(both.mean_, X.mean(0))
@@ -157,7 +157,7 @@ def test_large_sets_of_images_are_never_in_memory_as_floats(kind, monkeypatch):
     monkeypatch.setattr(projections, "PART", 2**14)
     images = RNG.integers(0, 255, (16_000, 1, 16, 16), dtype=np.uint8)
     model = kind(2, random_state=0)
-    pos = images[::-1] if kind is iso.SlowFeatures else None
+    pos = images[::-1] if kind is iso.baselines.SlowFeatures else None
     tracemalloc.start()
     with pytest.warns(IsolatentWarning, match="512 of 16000 rows are used, drawn at random"):
         model.fit(images, pos)
@@ -185,7 +185,10 @@ def test_fewer_pairs_of_images_are_drawn_from_a_source(monkeypatch):
 
 
 def test_work_in_parts_gives_the_same(monkeypatch):
-    fits = [kind(3, random_state=0).fit(X) for kind in (iso.LinearPCA, iso.SlowFeatures)]
+    fits = [
+        kind(3, random_state=0).fit(X)
+        for kind in (iso.baselines.LinearPCA, iso.baselines.SlowFeatures)
+    ]
     whole = [model.transform(X) for model in fits]
     monkeypatch.setattr(projections, "PART", 999)
     for model, codes in zip(fits, whole, strict=True):
@@ -196,7 +199,7 @@ def test_work_in_parts_gives_the_same(monkeypatch):
 def test_independent_components_of_many_columns_are_the_factors():
     z = RNG.uniform(size=(1500, 3))
     x = z @ RNG.normal(size=(3, linear.WIDE + 100)) + 2.0
-    model = iso.LinearICA(3, random_state=0).fit(x)
+    model = iso.baselines.LinearICA(3, random_state=0).fit(x)
     assert np.allclose(model.mean_, x.mean(0))
     assert iso.mcc(z, model.transform(x)) > 0.99
     assert np.allclose(np.cov(model.transform(x).T), np.eye(3), atol=1e-2)

@@ -8,22 +8,12 @@ import torch
 from sklearn.base import clone
 
 from isolatent.baselines import SupervisedEncoder, supervised
+from isolatent.datasets import FactorArray, LaplaceTransitions, render_sprites
 from isolatent.evaluation import linear_r2, mcc
-from isolatent.pairs import FactorPairs, LaplaceTransitions, WorldPairs
-from isolatent.worlds import (
-    Box,
-    Euclidean,
-    FactorArray,
-    InvertibleMLP,
-    Laplace,
-    Normal,
-    Sphere,
-    Uniform,
-    World,
-    render_sprites,
-)
+from isolatent.pairs import FactorPairs, WorldPairs
+from isolatent.worlds import Box, Euclidean, InvertibleMLP, Laplace, Normal, Sphere, Uniform, World
 
-SHORT = {"steps": 300, "batch": 128}
+SHORT = {"max_steps": 300, "batch_size": 128}
 WORLDS = {
     "sphere": (Sphere(3, radius=2.0), Uniform()),
     "box": (Box(3, low=-2.0, high=5.0), Uniform()),
@@ -63,7 +53,7 @@ def test_factors_must_be_given():
 @pytest.mark.parametrize("shape", [(50, 3), (50, 1, 16, 16)])
 def test_what_is_not_finite_is_refused_before_training(shape, generator):
     x, z = torch.randn(shape, generator=generator), torch.randn(50, 2, generator=generator)
-    model = SupervisedEncoder(2, encoder="mlp" if len(shape) == 2 else "pooled", steps=2)
+    model = SupervisedEncoder(2, encoder="mlp" if len(shape) == 2 else "pooled", max_steps=2)
     model.fit(x, z)
     bad_x, bad_z = x.clone(), z.clone()
     bad_x[7], bad_z[9] = math.nan, math.inf
@@ -79,7 +69,7 @@ def test_what_is_not_finite_is_refused_before_training(shape, generator):
 
 def test_training_that_diverges_is_an_error(generator):
     x, z = torch.randn(50, 3, generator=generator), torch.randn(50, 2, generator=generator)
-    model = SupervisedEncoder(2, learning_rate=1e30, steps=20)
+    model = SupervisedEncoder(2, learning_rate=1e30, max_steps=20)
     with pytest.raises(FloatingPointError, match=r"the loss became .* smaller learning_rate than"):
         model.fit(x, z)
 
@@ -108,7 +98,7 @@ def test_images_with_a_grid_of_factors_are_learned_from_pairs(monkeypatch):
     monkeypatch.setattr(supervised, "PART", 50 * 64 * 64)  # several parts in each encoding
     pairs = FactorPairs(sprites(), LaplaceTransitions())
     model = SupervisedEncoder(
-        3, space="box", encoder="conv", steps=100, batch=33, learning_rate=2e-3
+        3, space="box", encoder="conv", max_steps=100, batch_size=33, learning_rate=2e-3
     )
     known = pairs.sample_known(200, torch.Generator().manual_seed(5))
     codes = model.fit(pairs).transform(known.x)

@@ -11,10 +11,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import isolatent as iso
-from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder
 from isolatent.baselines.elbo import kl_to_standard_normal, mean_posterior, share, slow_divergence
+from isolatent.baselines.vae_networks import Autoencoder, ImageAutoencoder
 
-FAMILY = [iso.BetaVAE, iso.SlowVAE, iso.AdaGVAE, iso.AdaMLVAE]
+FAMILY = [
+    iso.baselines.BetaVAE,
+    iso.baselines.SlowVAE,
+    iso.baselines.AdaGVAE,
+    iso.baselines.AdaMLVAE,
+]
 WORLD = iso.World(iso.Box(2), iso.Uniform(), iso.Laplace(0.05), iso.Linear(n_observed=4), seed=0)
 X, X_POS = (part.numpy() for part in WORLD.sample_pairs(200, torch.Generator().manual_seed(0)))
 
@@ -30,8 +35,8 @@ def images(count, seed=0):
 
 @pytest.mark.parametrize("kind", FAMILY)
 def test_the_reconstruction_improves(kind):
-    model = kind(2, steps=100, learning_rate=5e-3, random_state=0)
-    few = clone(model).set_params(steps=1).fit(WORLD)
+    model = kind(2, max_steps=100, learning_rate=5e-3, random_state=0)
+    few = clone(model).set_params(max_steps=1).fit(WORLD)
     model.fit(WORLD)
     before, after = ((m.reconstruct(X) - X).var(0).sum() / X.var(0).sum() for m in (few, model))
     assert after < 0.2 < 0.8 < before
@@ -42,7 +47,7 @@ def test_the_reconstruction_improves(kind):
 def test_images_are_learned_and_decoded():
     x = images(64)
     steps = []
-    model = iso.BetaVAE(4, steps=20, batch=4, learning_rate=1e-3, random_state=0)
+    model = iso.baselines.BetaVAE(4, max_steps=20, batch_size=4, learning_rate=1e-3, random_state=0)
     model.fit(x, on_step=steps.append)
     assert steps[-1].loss < 0.5 * steps[0].loss
     decoded = model.decode(model.transform(x[:3]))
@@ -60,14 +65,14 @@ def test_losses_are_those_of_the_formulas(kind):
     x = torch.from_numpy(images(4))
     q = network.posterior(x)
     first, second = q.halves()
-    if kind is iso.SlowVAE:
+    if kind is iso.baselines.SlowVAE:
         error = network.error(q.sample(noise), x)
         pairs = slow_divergence(first, second, 0.5, 10.0, 6.0)
         oracle = sum(error[i] + error[i + 2] + pairs[i] for i in range(2)) / 2
     else:
-        if kind is iso.AdaGVAE:
+        if kind is iso.baselines.AdaGVAE:
             q = share(first, second, mean_posterior)
-        elif kind is iso.AdaMLVAE:
+        elif kind is iso.baselines.AdaMLVAE:
             q = share(first, second, iso.baselines.elbo.product_posterior)
         error = network.error(q.sample(noise), x)
         oracle = sum(error[i] + 0.5 * kl_to_standard_normal(q)[i] for i in range(4)) / 4
@@ -84,13 +89,13 @@ class Written(Autoencoder):
         return 0.5 * z.square().sum(1)
 
 
-@pytest.mark.parametrize("kind", [iso.AdaGVAE, iso.AdaMLVAE])
+@pytest.mark.parametrize("kind", [iso.baselines.AdaGVAE, iso.baselines.AdaMLVAE])
 def test_adaptive_losses_by_hand(kind):
     """One pair whose variances are 1 and 4 in two dimensions, and 1 in three."""
     means, means_pos = [0.0, 1.0, 0.0, 0.0, 0.0], [1.0, 3.0, 2.5, 2.0, 3.0]
     variances, variances_pos = [1.0, 4.0, 1.0, 1.0, 1.0], [4.0, 4.0, 1.0, 1.0, 1.0]
     # δ is 1/4 + 1/4 - 1 + log 4 = 0.886, then d² / v: 1, 6.25, 4 and 9. The middle is 4.943.
-    if kind is iso.AdaGVAE:  # means of means and of variances
+    if kind is iso.baselines.AdaGVAE:  # means of means and of variances
         shared = {0: (0.5, 2.5), 1: (2.0, 4.0), 3: (1.0, 1.0)}
     else:  # precisions 1 and 1/4: their mean is 5/8, and the means weigh 4 to 1
         shared = {0: (0.2, 1.6), 1: (2.0, 4.0), 3: (1.0, 1.0)}
@@ -114,14 +119,14 @@ def test_adaptive_losses_by_hand(kind):
 
 @pytest.mark.parametrize("data", [X, images(8)], ids=["vectors", "images"])
 def test_one_seed_one_model_also_after_loading(data, tmp_path):
-    model = iso.SlowVAE(2, steps=2, batch=2, random_state=3)
+    model = iso.baselines.SlowVAE(2, max_steps=2, batch_size=2, random_state=3)
     codes = model.fit(data).transform(data)
     assert np.array_equal(clone(model).fit(data).transform(data), codes)
     assert not np.array_equal(
         clone(model).set_params(random_state=4).fit(data).transform(data), codes
     )
     model.save(tmp_path)
-    loaded = iso.SlowVAE.load(tmp_path)
+    loaded = iso.baselines.SlowVAE.load(tmp_path)
     assert np.array_equal(loaded.transform(data), codes)
     assert np.array_equal(loaded.reconstruct(data), model.reconstruct(data))
     assert loaded.get_params() == model.get_params()
@@ -129,12 +134,12 @@ def test_one_seed_one_model_also_after_loading(data, tmp_path):
     with pytest.raises(FileExistsError, match="holds a model"):
         model.save(tmp_path)
     with pytest.raises(ValueError, match=r"must hold a BetaVAE, but .* has a SlowVAE"):
-        iso.BetaVAE.load(tmp_path)
+        iso.baselines.BetaVAE.load(tmp_path)
 
 
 @pytest.mark.parametrize("kind", FAMILY)
 def test_arrays_recordings_worlds_and_sources_are_taken(kind):
-    model = kind(2, steps=2, batch=4, random_state=0)
+    model = kind(2, max_steps=2, batch_size=4, random_state=0)
     for data in ((X, X_POS), (X,), (WORLD,), (iso.ArrayPairs(X, X_POS),)):
         assert model.fit(*data).transform(X).shape == (200, 2)
         assert model.n_features_in_ == 4
@@ -147,34 +152,34 @@ def test_arrays_recordings_worlds_and_sources_are_taken(kind):
 
 def test_a_constant_column_does_no_harm():
     x = np.concatenate([X, np.ones((200, 1), np.float32)], axis=1)
-    model = iso.BetaVAE(2, steps=5, random_state=0).fit(x)
+    model = iso.baselines.BetaVAE(2, max_steps=5, random_state=0).fit(x)
     assert np.isfinite(model.reconstruct(x)).all()
 
 
 @pytest.mark.parametrize(
     ("kind", "arguments", "fit", "message"),
     [
-        (iso.BetaVAE, {"n_components": 0}, (X,), "n_components must be an integer >= 1"),
-        (iso.AdaGVAE, {"n_components": 1}, (X,), "n_components must be an integer >= 2"),
-        (iso.BetaVAE, {"beta": -1.0}, (X,), "beta must be a finite number >= 0"),
-        (iso.SlowVAE, {"rate": 0.0}, (X,), "rate must be a finite number > 0"),
-        (iso.SlowVAE, {"gamma": "much"}, (X,), "gamma must be a finite number >= 0"),
-        (iso.SlowVAE, {"steps": 0}, (X,), "steps must be an integer >= 1"),
-        (iso.SlowVAE, {}, (X, X[:-1]), "X and X_pos must have the same shape"),
-        (iso.SlowVAE, {}, (WORLD, X), "X_pos must be None"),
-        (iso.SlowVAE, {"lag": (200, 300)}, (X,), "lag must be shorter"),
-        (iso.BetaVAE, {}, (255 * images(4),), r"X must hold pixels in \[0, 1\]"),
-        (iso.BetaVAE, {}, (images(4)[..., :32],), r"or \(N, channels, 64, 64\), got"),
+        (iso.baselines.BetaVAE, {"n_components": 0}, (X,), "n_components must be an integer >= 1"),
+        (iso.baselines.AdaGVAE, {"n_components": 1}, (X,), "n_components must be an integer >= 2"),
+        (iso.baselines.BetaVAE, {"beta": -1.0}, (X,), "beta must be a finite number >= 0"),
+        (iso.baselines.SlowVAE, {"rate": 0.0}, (X,), "rate must be a finite number > 0"),
+        (iso.baselines.SlowVAE, {"gamma": "much"}, (X,), "gamma must be a finite number >= 0"),
+        (iso.baselines.SlowVAE, {"max_steps": 0}, (X,), "max_steps must be an integer >= 1"),
+        (iso.baselines.SlowVAE, {}, (X, X[:-1]), "X and X_pos must have the same shape"),
+        (iso.baselines.SlowVAE, {}, (WORLD, X), "X_pos must be None"),
+        (iso.baselines.SlowVAE, {"lag": (200, 300)}, (X,), "lag must be shorter"),
+        (iso.baselines.BetaVAE, {}, (255 * images(4),), r"X must hold pixels in \[0, 1\]"),
+        (iso.baselines.BetaVAE, {}, (images(4)[..., :32],), r"or \(N, channels, 64, 64\), got"),
     ],
 )
 def test_wrong_arguments(kind, arguments, fit, message):
-    model = kind(**({"n_components": 2, "steps": 1} | arguments))
+    model = kind(**({"n_components": 2, "max_steps": 1} | arguments))
     with pytest.raises((ValueError, TypeError), match=message):
         model.fit(*fit)
 
 
 def test_wrong_codes_and_groups():
-    model = iso.BetaVAE(2, steps=1, random_state=0).fit(X)
+    model = iso.baselines.BetaVAE(2, max_steps=1, random_state=0).fit(X)
     with pytest.raises(ValueError, match=r"Z must have shape \(N, 2\), got \(1, 3\)"):
         model.decode(np.zeros((1, 3)))
     with pytest.raises(ValueError, match="Z must be finite, but row 1"):

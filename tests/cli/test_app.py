@@ -31,7 +31,7 @@ def isolatent(monkeypatch, capsys, tmp_path_factory):
 
 def test_demo_prints_and_writes_the_same_figures(isolatent, tmp_path):
     path = tmp_path / "figures.json"
-    done = isolatent("demo", "--steps", "20", "--json", str(path), "--seed", "1")
+    done = isolatent("demo", "--max-steps", "20", "--json", str(path), "--seed", "1")
     assert done.returncode == 0, done.stderr
     figures = json.loads(path.read_text())
     assert {
@@ -50,7 +50,7 @@ def test_demo_prints_and_writes_the_same_figures(isolatent, tmp_path):
 
 
 def test_quiet_prints_the_result_only(isolatent):
-    done = isolatent("demo", "--steps", "2", "--quiet")
+    done = isolatent("demo", "--max-steps", "2", "--quiet")
     assert done.returncode == 0
     assert done.stderr == ""
     assert "Training" not in done.stdout
@@ -64,11 +64,11 @@ def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
         (("--json", str(mine)), "exists; pass --overwrite"),
         (("--json", str(tmp_path)), "must be a file, but"),
         (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
-        (("--seed", "-1"), "--seed must be an integer >= 0 and <= 4294967295, got -1"),
-        (("--steps", "0"), "--steps must be an integer >= 1, got 0"),
+        (("--seed", "-1"), "--random-state must be an integer >= 0 and <= 4294967295, got -1"),
+        (("--max-steps", "0"), "--max-steps must be an integer >= 1, got 0"),
         (
             ("--seed", "9" * 20),
-            "--seed must be an integer >= 0 and <= 4294967295, got 99999999999999999999",
+            "--random-state must be an integer >= 0 and <= 4294967295, got 99999999999999999999",
         ),
         (("--speed", "9"), "No such option: --speed"),
     ):

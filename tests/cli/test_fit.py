@@ -8,8 +8,8 @@ import pytest
 
 from command_line import QUICK, contents
 from isolatent.cli.fit import LOSSES, USUAL, Place
-from isolatent.evaluation import LOSSES as KNOWN_LOSSES
-from isolatent.evaluation import SPACES
+from isolatent.theory import LOSSES as KNOWN_LOSSES
+from isolatent.theory import SPACES
 from isolatent.training import ContrastiveICA, ProgressDisplay
 
 
@@ -158,7 +158,7 @@ def test_an_interrupt_before_the_first_checkpoint_says_so(isolatent, files, tmp_
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isolatent.pairs.files.read_observations", interrupt)
+    monkeypatch.setattr("isolatent.pairs.readers.read_observations", interrupt)
     done = isolatent("fit", files / "pairs.npz", "--out", tmp_path / "model")
     assert done.code == 130
     assert done.err == "interrupted before the first checkpoint; nothing to resume\n"

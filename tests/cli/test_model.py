@@ -33,7 +33,7 @@ def test_codes_are_the_same_in_every_format(isolatent, files, model, tmp_path, w
 def test_codes_do_not_depend_on_chunks_nor_on_the_order_of_columns(
     isolatent, files, model, tmp_path, world, monkeypatch
 ):
-    monkeypatch.setattr("isolatent.pairs.files.CHUNK_VALUES", 100)
+    monkeypatch.setattr("isolatent.pairs.readers.CHUNK_VALUES", 100)
     table = pd.DataFrame(world.x, columns=NAMES)[NAMES[::-1]].assign(day="mon")
     table.to_csv(tmp_path / "turned.csv", index=False)
     out = tmp_path / "h.npy"
@@ -85,7 +85,7 @@ def test_info_says_what_the_model_is(isolatent, model):
         "3 columns to 3 components",
         "left, right, up",
         "infonce",
-        "steps 20, batch 64",
+        "max_steps 20, batch_size 64",
         "20 of 20",
         "final loss",
         "scale",
@@ -98,7 +98,7 @@ def test_info_says_what_the_model_is(isolatent, model):
 
 @pytest.mark.parametrize("command", ["info", "transform", "evaluate"])
 def test_a_baseline_is_told_from_a_model_in_one_line(isolatent, files, tmp_path, world, command):
-    SlowVAE(2, steps=1, batch=4, random_state=0).fit(world.x).save(tmp_path / "slow")
+    SlowVAE(2, max_steps=1, batch_size=4, random_state=0).fit(world.x).save(tmp_path / "slow")
     given = {
         "info": [],
         "transform": [files / "x.npy", "--out", tmp_path / "h.npy"],

@@ -11,7 +11,7 @@ from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, Wor
 from own_spec import GOOD
 
 SPEC = f"""{GOOD.replace("one", "sphere_vmf")}
-recipe = {{ steps = 20, batch = 32 }}
+recipe = {{ max_steps = 20, batch_size = 32 }}
 published.unsupervised = [99.86, 0.01]
 """
 SPRITES = """
@@ -20,9 +20,9 @@ title = "sprites"
 name = "decoded"
 world = { images = "sprites", pairs = "nat", continuous = true }
 model = { method = "beta_vae", n_components = 2 }
-recipe = { steps = 2, batch = 8 }
+recipe = { max_steps = 2, batch_size = 8 }
 """
-QUICK = ("--components", "3", "--steps", "20", "--batch", "64", "--quiet")
+QUICK = ("--n-components", "3", "--max-steps", "20", "--batch-size", "64", "--quiet")
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_fit_leaves_a_report_and_report_makes_others(isolatent, data, tmp_path
     assert done.err == ""
     assert done.out.endswith("report: model/report.html\n")
     page = (tmp_path / "model" / "report.html").read_text()
-    assert "isolatent fit pairs.npz --components 3 --steps 20" in page
+    assert "isolatent fit pairs.npz --n-components 3 --max-steps 20" in page
     assert "Distribution of each code over 300 observations." in page
     for arguments, expected in (
         ((), "What may be claimed"),
@@ -72,7 +72,7 @@ def test_results_of_an_experiment(isolatent, tmp_path):
 
 
 def test_results_on_images(isolatent, tmp_path, monkeypatch):
-    monkeypatch.setattr("isolatent.experiments.strips.POOL", 100)
+    monkeypatch.setattr("isolatent.experiments.latent_traversal.POOL", 100)
     monkeypatch.setattr("isolatent.experiments.images.TEST_POINTS", 100)
     (tmp_path / "mine.toml").write_text(SPRITES)
     done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
@@ -121,7 +121,7 @@ def test_a_fit_replaces_its_own_report_and_no_other(isolatent, data, tmp_path):
 
 
 def test_the_demo_writes_its_page_unless_something_is_in_the_way(isolatent, tmp_path):
-    demo = ("demo", "--steps", "2", "--quiet")
+    demo = ("demo", "--max-steps", "2", "--quiet")
     page = tmp_path / "isolatent-demo.html"
     assert "report: isolatent-demo.html" in isolatent(*demo).out
     assert is_report(page)

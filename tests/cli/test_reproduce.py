@@ -32,7 +32,7 @@ world.conditional = "VonMisesFisher(kappa=10)"
 world.mixing = "Identity()"
 model.space = "sphere"
 model.conditional = "vmf"
-recipe = { steps = 4, batch = 16 }
+recipe = { max_steps = 4, batch_size = 16 }
 """
 
 

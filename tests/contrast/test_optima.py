@@ -107,7 +107,7 @@ class BoxNormaliser(torch.nn.Module):
 
     def forward(self, z):
         # p(z'|z) at z' = z is 1 / Z(z), as the exponent is zero there.
-        return -self.conditional.log_density(Box(z.shape[1]), z, z)
+        return -self.conditional.log_prob(Box(z.shape[1]), z, z)
 
 
 @pytest.mark.parametrize(("p", "conditional"), [(1, Laplace(0.3)), (2, Normal(0.25))], ids=repr)

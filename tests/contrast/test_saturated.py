@@ -68,7 +68,7 @@ def by_hand(loss, h, h_pos, potential=None):
     ("geometry", "p"), [("sphere", 2), ("box", 1), ("box", 2), ("box", 3), ("free", 2)]
 )
 def test_every_engine_equals_the_formula(engine, geometry, p):
-    loss = SaturatedInfoNCE(N, p, geometry, batch=B, engine=engine)
+    loss = SaturatedInfoNCE(N, p, geometry, batch_size=B, engine=engine)
     h, h_pos = codes(geometry)
     potential = None
     if geometry == "box":
@@ -89,7 +89,7 @@ def test_engines_agree_to_the_last_digits(geometry, dtype):
     results = []
     for engine in ("dense", "blockwise", "numba"):
         h, h_pos = (x.requires_grad_() for x in codes(geometry, dtype=dtype))
-        loss = SaturatedInfoNCE(N, geometry=geometry, batch=B, engine=engine)
+        loss = SaturatedInfoNCE(N, geometry=geometry, batch_size=B, engine=engine)
         value = loss(h, h_pos)
         results.append((value, *torch.autograd.grad(value, (h, h_pos))))
     tolerance = 1e-10 if dtype == torch.float64 else 1e-5
@@ -132,8 +132,8 @@ def test_the_kernel_of_the_sphere_holds_its_nats(n):
 @pytest.mark.parametrize("p", [1.0, 2.0])
 def test_uniform_codes_in_a_box_are_not_pushed_anywhere(p):
     """The mean gradient of the uniformity over each twentieth of the box, for even codes."""
-    balanced = SaturatedInfoNCE(1, p, "box", batch=256, resolution=0.4)
-    plain = SaturatedInfoNCE(1, p, "box", batch=256, resolution=0.4)
+    balanced = SaturatedInfoNCE(1, p, "box", batch_size=256, resolution=0.4)
+    plain = SaturatedInfoNCE(1, p, "box", batch_size=256, resolution=0.4)
     plain.potential = plain.potential_pos = None
     even = ((torch.arange(1500, dtype=torch.float64) + 0.5) / 1500).unsqueeze(1)
     push = []
@@ -149,7 +149,7 @@ def test_uniform_codes_in_a_box_are_not_pushed_anywhere(p):
 @pytest.mark.parametrize("geometry", ["box", "sphere"])
 def test_uniform_codes_are_the_least(geometry):
     """Among warps of them, whose pairs are warped along."""
-    loss = SaturatedInfoNCE(2, geometry=geometry, batch=1024)
+    loss = SaturatedInfoNCE(2, geometry=geometry, batch_size=1024)
     generator = torch.Generator().manual_seed(0)
     values = {}
     if geometry == "box":
@@ -170,16 +170,16 @@ def test_uniform_codes_are_the_least(geometry):
     ("geometry", "p"), [("sphere", 2), ("box", 1), ("box", 2), ("box", 3), ("free", 2), ("free", 3)]
 )
 def test_gradients_of_the_uniformity(geometry, p):
-    loss = SaturatedInfoNCE(N, p, geometry, batch=B, engine="dense").double()
+    loss = SaturatedInfoNCE(N, p, geometry, batch_size=B, engine="dense").double()
     h, h_pos = (x.requires_grad_() for x in codes(geometry, rows=7))
     assert torch.autograd.gradcheck(loss._uniformity, (h, h_pos))
-    fused = SaturatedInfoNCE(N, p, geometry, batch=B, engine="numba").double()
+    fused = SaturatedInfoNCE(N, p, geometry, batch_size=B, engine="numba").double()
     assert torch.autograd.gradcheck(fused._uniformity, (h, h_pos))
 
 
 def test_gradients_where_codes_fill_their_space():
     """Where nothing is weakened, the pull is the gradient of A log E d and that of uniformity."""
-    loss = SaturatedInfoNCE(N, 2, "box", batch=B)
+    loss = SaturatedInfoNCE(N, 2, "box", batch_size=B)
     h, h_pos = codes("box")
     h = torch.where(h > 0.5, 0.99 * h, 0.01 + 0.2 * h)  # farther apart than uniform
     h.requires_grad_()
@@ -193,7 +193,7 @@ def test_gradients_where_codes_fill_their_space():
 
 def test_codes_that_contract_are_pulled_less():
     """By as much as they have contracted, so that they cannot collapse."""
-    loss = SaturatedInfoNCE(N, 2, "box", batch=B)
+    loss = SaturatedInfoNCE(N, 2, "box", batch_size=B)
     h, h_pos = codes("box")
     pulls = []
     for size in (1.0, 0.1, 0.01):
@@ -207,7 +207,7 @@ def test_codes_that_contract_are_pulled_less():
 @pytest.mark.parametrize("p", [1.0, 2.0])
 @pytest.mark.parametrize("factor", [1e-3, 5.0, 1e3])
 def test_free_codes_have_no_scale_and_no_origin(p, factor):
-    loss = SaturatedInfoNCE(N, p, "free", batch=B)
+    loss = SaturatedInfoNCE(N, p, "free", batch_size=B)
     h, h_pos = codes("free")
     value = loss(h, h_pos)
     moved = loss(factor * h + 3, factor * h_pos + 3)
@@ -226,7 +226,7 @@ def test_the_walls_of_a_box_are_flat_beyond_them():
 
 def test_half_precision_is_taken_in_float32():
     h, h_pos = (x.float() for x in codes("box"))
-    loss = SaturatedInfoNCE(N, geometry="box", batch=B)
+    loss = SaturatedInfoNCE(N, geometry="box", batch_size=B)
     value = loss(h.bfloat16(), h_pos.bfloat16())
     assert value.dtype == torch.float32
     expected = loss(h.bfloat16().float(), h_pos.bfloat16().float())
@@ -244,7 +244,11 @@ def test_half_precision_is_taken_in_float32():
         (lambda: SaturatedInfoNCE(2, geometry="torus"), ValueError, "geometry must be one of"),
         (lambda: SaturatedInfoNCE(2, 1.0), ValueError, "p must be 2 on a sphere, got 1.0"),
         (lambda: SaturatedInfoNCE(2, 0.5, "box"), ValueError, "p must be a finite number >= 1"),
-        (lambda: SaturatedInfoNCE(2, batch=2), ValueError, "batch must be an integer >= 3, got 2"),
+        (
+            lambda: SaturatedInfoNCE(2, batch_size=2),
+            ValueError,
+            "batch_size must be an integer >= 3, got 2",
+        ),
         (lambda: SaturatedInfoNCE(2, resolution=1.0), ValueError, "resolution must be"),
         (lambda: SaturatedInfoNCE(2, resolution=0.0), ValueError, "resolution must be"),
         (lambda: SaturatedInfoNCE(2, alignment=0.0), ValueError, "alignment must be"),

@@ -10,7 +10,7 @@ TINY = {
         "mixing": "Identity()",
     },
     "model": {"space": "sphere", "conditional": "vmf"},
-    "recipe": {"steps": 4, "batch": 16},
+    "recipe": {"max_steps": 4, "batch_size": 16},
 }
 # An encoder for images, which shows only when it is given something else.
 UNFIT = {**TINY["model"], "encoder": "conv"}

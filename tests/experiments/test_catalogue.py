@@ -100,7 +100,7 @@ def test_the_scaling_grids_hold_what_was_printed():
                 cell = cells.pop(f"batch{batch}-{letter}{value}")
                 paper = cell.published["unsupervised"]["linear_r2"]
                 assert paper.value == pytest.approx(100 * score)
-                assert cell.recipe["batch"] == batch
+                assert cell.recipe["batch_size"] == batch
                 assert cell.world.n == (value if letter == "d" else 20)
                 weight = 75.0 if letter == "d" else float(value)
                 assert cell.world.conditional[0]["weights"] == weight

@@ -108,7 +108,7 @@ def test_of_what_was_stored_only_what_was_asked_for_is_shown(
         about = {"started": "1", "status": "failed" if run.cell.name == "broken" else "done"}
         store.write(run, record_of(run, {"same": 0.9, "changed": 0.8}.get(run.cell.name), **about))
     same, changed, broken = before.cells
-    changed = changed.model_copy(update={"recipe": {"steps": 5, "batch": 16}})
+    changed = changed.model_copy(update={"recipe": {"max_steps": 5, "batch_size": 16}})
     asked = before.model_copy(update={"cells": [same, changed, broken]})
     told = []
     reproduce(asked, store, [0], tell=told.append)

@@ -32,7 +32,7 @@ def executed(**changes):
             "mixing": "Linear()",
         },
         "model": {"space": "sphere", "conditional": "vmf"},
-        "recipe": {"steps": 30, "batch": 32},
+        "recipe": {"max_steps": 30, "batch_size": 32},
         "approaches": ["identity", "supervised", "unsupervised"],
         "measure": ["total_variation", "gradient_noise"],
         "blocks": [[0, 1], [2]],

@@ -9,18 +9,18 @@ from pydantic import ValidationError
 from torch import nn
 
 from isolatent.baselines import AdaGVAE, SlowVAE
+from isolatent.datasets import FactorArray, LaplaceTransitions
 from isolatent.evaluation import evaluate_disentanglement
 from isolatent.experiments import Experiment, ImageCell, Run, execute, images, read_experiment
 from isolatent.experiments.image_cells import ImageModelSpec, ImageWorldSpec
 from isolatent.experiments.settings import plain
-from isolatent.pairs import FactorPairs, LaplaceTransitions
-from isolatent.worlds import FactorArray
+from isolatent.pairs import FactorPairs
 
 CELL = {
     "name": "a",
     "world": {"images": "sprites", "pairs": "lap"},
     "model": {"method": "alignuniform", "alpha": 0.9, "n_components": 2},
-    "recipe": {"steps": 2, "batch": 8},
+    "recipe": {"max_steps": 2, "batch_size": 8},
     "metrics": ["factor_vae", "mcc"],
 }
 
@@ -79,7 +79,7 @@ def test_a_cell_survives_json_inside_an_experiment():
         ({"metrics": ["r2"]}, "must be one of 'beta_vae', 'factor_vae'"),
         (
             {"model": {"method": "slow_vae"}, "recipe": {"patience": 3}},
-            "must have some of steps, batch, learning_rate, got .'patience'",
+            "must have some of max_steps, batch_size, learning_rate, got .'patience'",
         ),
     ],
 )
@@ -118,9 +118,9 @@ def test_the_contents_of_a_table_matter_and_not_its_directory(tmp_path, monkeypa
 
 
 def test_models_are_built_as_told():
-    slow = ImageModelSpec(method="slow_vae", n_components=4).build({"steps": 7}, seed=3)
+    slow = ImageModelSpec(method="slow_vae", n_components=4).build({"max_steps": 7}, seed=3)
     assert isinstance(slow, SlowVAE)
-    assert (slow.n_components, slow.steps, slow.random_state) == (4, 7, 3)
+    assert (slow.n_components, slow.max_steps, slow.random_state) == (4, 7, 3)
     ada = ImageModelSpec(method="ada_gvae", beta=2.0).build({}, seed=0)
     assert isinstance(ada, AdaGVAE)
     assert ada.beta == 2.0
@@ -135,7 +135,7 @@ def test_a_run_records_scores_and_pictures(small, monkeypatch, method):
     monkeypatch.setattr(ImageWorldSpec, "build", lambda self: pairs)
     for name, value in {"FITTED": 200, "HELD_OUT": 100, "TEST_POINTS": 200}.items():
         monkeypatch.setattr(images, name, value)
-    monkeypatch.setattr("isolatent.experiments.strips.POOL", 200)
+    monkeypatch.setattr("isolatent.experiments.latent_traversal.POOL", 200)
     encoders = []
 
     def evaluate(model, *given, **options):

@@ -62,7 +62,11 @@ def test_a_failing_cell_is_recorded_and_the_others_finish(failing, store):
 
 
 def test_a_loss_that_becomes_infinite_is_a_result(tiny, store):
-    cell = {"name": "wild", **tiny, "recipe": {"steps": 40, "batch": 16, "learning_rate": 1e30}}
+    cell = {
+        "name": "wild",
+        **tiny,
+        "recipe": {"max_steps": 40, "batch_size": 16, "learning_rate": 1e30},
+    }
     experiment = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
     record = execute(experiment.runs([0])[0])
     assert record["status"] in ("diverged", "failed")  # codes may overflow before the loss does

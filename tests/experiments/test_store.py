@@ -37,7 +37,7 @@ def test_the_record_of_a_cell_that_has_changed_is_not_its_result(run, experiment
     record = {"cell": "first", "seed": 0, "started": "1", "spec": plain(run.cell)}
     store.write(run, record)
     mended = experiment.cells[0].model_copy(update={"note": "a word"})
-    changed = experiment.cells[0].model_copy(update={"recipe": {"steps": 5, "batch": 16}})
+    changed = experiment.cells[0].model_copy(update={"recipe": {"max_steps": 5, "batch_size": 16}})
     for cell, shown in ((mended, 1), (changed, 0)):
         store.write_experiment(experiment.model_copy(update={"cells": [cell]}))
         assert len(store.records("own")) == shown

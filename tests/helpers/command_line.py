@@ -7,7 +7,7 @@ import pytest
 
 from isolatent.cli import main
 
-QUICK = ("--components", "3", "--steps", "20", "--batch", "64")
+QUICK = ("--n-components", "3", "--max-steps", "20", "--batch-size", "64")
 NAMES = ["left", "right", "up"]
 
 

@@ -9,7 +9,7 @@ from torch import nn
 
 import isolatent as iso
 from isolatent.training import estimator
-from isolatent.training.loop import fit_encoder
+from isolatent.training.engine import fit_encoder
 
 
 def related(rows=300, seed=0):
@@ -31,7 +31,7 @@ def recording(rows=400):
 
 def case(name, steps=30):
     """An unfitted model and the arguments of its fit."""
-    recipe = {"steps": steps, "batch": 32, "warmup": 5}
+    recipe = {"max_steps": steps, "batch_size": 32, "warmup": 5}
     settings = {"random_state": 3}
     if name == "world":
         world = iso.World(
@@ -54,7 +54,7 @@ def case(name, steps=30):
     if name == "saturated":
         world = iso.World(iso.Box(3), iso.Uniform(), iso.Normal(0.01), iso.Linear(), seed=0)
         # Saturated early, so that runs are broken off before and after.
-        narrow = iso.Recipe(**{**recipe, "batch": 64, "saturation": 0.85})
+        narrow = iso.Recipe(**{**recipe, "batch_size": 64, "saturation": 0.85})
         model = iso.ContrastiveICA(3, space="box", conditional="normal", recipe=narrow, **settings)
         return model, (world,), {}
     if name == "dropout":

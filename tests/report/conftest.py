@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from isolatent.evaluation import derive_guarantee
 from isolatent.experiments import Store, find_experiment, reproduce
+from isolatent.theory import derive_guarantee
 
 TINY = """
 title = "Three worlds, hardly trained"
 note = "Twenty steps teach nothing."
 [defaults]
-recipe = { steps = 20, batch = 64 }
+recipe = { max_steps = 20, batch_size = 64 }
 world.marginal = "Uniform()"
 world.mixing = "Linear()"
 [[cells]]
@@ -50,11 +50,11 @@ world = { images = "sprites", pairs = "nat", continuous = true }
 [[cells]]
 name = "nearest"
 model = { method = "infonce", n_components = 2 }
-recipe = { steps = 4, batch = 16, cooldown = 0.0 }
+recipe = { max_steps = 4, batch_size = 16, cooldown = 0.0 }
 [[cells]]
 name = "decoded"
 model = { method = "slow_vae", n_components = 3 }
-recipe = { steps = 2, batch = 8 }
+recipe = { max_steps = 2, batch_size = 8 }
 """
 
 
@@ -188,7 +188,7 @@ def sprites(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sprites")
     (folder / "sprites.toml").write_text(SPRITES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("isolatent.experiments.strips.POOL", 200)
+        patch.setattr("isolatent.experiments.latent_traversal.POOL", 200)
         patch.setattr("isolatent.experiments.images.TEST_POINTS", 200)
         experiment = find_experiment(folder / "sprites.toml")
         reproduce(experiment, Store(folder / "out"), [0], jobs=1)

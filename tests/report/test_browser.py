@@ -131,7 +131,7 @@ def probe(folder, page, width, dark):
 def pages(results, reproduced, sprites):
     """Of an experiment, made up and real, of a fit with and without the truth."""
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
-    recipe = iso.Recipe(steps=60, batch=128)
+    recipe = iso.Recipe(max_steps=60, batch_size=128)
     model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(world)
     z, _ = world.sample_latents(300)
     x = world.observe(z).numpy()

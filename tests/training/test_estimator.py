@@ -15,11 +15,11 @@ WORLD = iso.World(
     iso.VonMisesFisher(20.0),
     iso.InvertibleMLP(2, condition_draws=200),
 )
-SHORT = iso.Recipe(steps=40, batch=128)
+SHORT = iso.Recipe(max_steps=40, batch_size=128)
 
 
 def test_factors_are_recovered_up_to_an_orthogonal_map():
-    model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=500, batch=256), random_state=0)
+    model = iso.ContrastiveICA(3, recipe=iso.Recipe(max_steps=500, batch_size=256), random_state=0)
     steps = []
     model.fit(WORLD, on_step=steps.append)
     z, _ = WORLD.sample_latents(4000)
@@ -103,7 +103,7 @@ def test_few_pairs_are_not_learned_by_heart():
         iso.InvertibleMLP(3, condition_draws=200),
     )
     x, x_pos = world.sample_pairs(1000)
-    model = iso.ContrastiveICA(5, recipe=iso.Recipe(steps=1000, batch=128), random_state=0)
+    model = iso.ContrastiveICA(5, recipe=iso.Recipe(max_steps=1000, batch_size=128), random_state=0)
     steps = []
     model.fit(x, x_pos, on_step=steps.append)
     assert len(steps) < 900
@@ -134,7 +134,11 @@ SMALL = X[:, :1, None, None] > np.zeros((8, 8))  # booleans are numbers, too
         ({"encoder": "transformer"}, (X, X), "encoder must be one of"),
         ({"encoder": nn.Linear(3, 2).double()}, (X, X), "encoder must map 2 observations"),
         ({"recipe": 100}, (X, X), "recipe must be a Recipe"),
-        ({}, (iso.Sprites(),), r"pairs of them, such as FactorPairs\(world, .*, got Sprites"),
+        (
+            {},
+            (iso.datasets.Sprites(),),
+            r"pairs of them, such as FactorPairs\(world, .*, got Sprites",
+        ),
         ({"encoder": "conv"}, (SMALL, SMALL), "X must have images of 64 × 64 .*, got .N, 1, 8, 8"),
         ({"encoder": "pooled"}, (SMALL, SMALL), "X must have images of at least 16 × 16 .*'pooled"),
         ({"encoder": "residual"}, (SMALL, SMALL), "X must have images of at least 16 × 16"),
@@ -150,12 +154,12 @@ def test_wrong_arguments(arguments, fit, message):
     ("potentials", "kinds"),
     [
         ("none", (type(None), type(None))),
-        ("constant", (type(None), iso.ConstantPotential)),
-        ("learned", (iso.NetworkPotential, iso.NetworkPotential)),
+        ("constant", (type(None), iso.contrast.ConstantPotential)),
+        ("learned", (iso.contrast.NetworkPotential, iso.contrast.NetworkPotential)),
     ],
 )
 def test_potentials_are_those_asked_for_also_after_loading(tmp_path, potentials, kinds):
-    recipe = iso.Recipe(steps=2, batch=8)
+    recipe = iso.Recipe(max_steps=2, batch_size=8)
     model = iso.ContrastiveICA(3, loss="nce", potentials=potentials, recipe=recipe).fit(X, X + 0.1)
     model.save(tmp_path)
     for loss in (model.loss_, iso.ContrastiveICA.load(tmp_path).loss_):
@@ -163,7 +167,7 @@ def test_potentials_are_those_asked_for_also_after_loading(tmp_path, potentials,
 
 
 def test_transform_checks_its_input():
-    model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=1, batch=8)).fit(X, X + 0.1)
+    model = iso.ContrastiveICA(3, recipe=iso.Recipe(max_steps=1, batch_size=8)).fit(X, X + 0.1)
     with pytest.raises(ValueError, match="X has 2 features, but ContrastiveICA is expecting 3"):
         model.transform(X[:, :2])
     with pytest.raises(ValueError, match="could not convert string to float: 'a'"):

@@ -38,7 +38,7 @@ def work(path, steps):
 
     torch.set_num_threads(1)
     recording = np.load(path, mmap_mode="r")
-    recipe = iso.Recipe(steps=steps, batch=256, saturation=0.0)
+    recipe = iso.Recipe(max_steps=steps, batch_size=256, saturation=0.0)
     small = np.random.default_rng(0).normal(size=(5000, recording.shape[1])).astype(np.float32)
     beliefs = {"space": "euclidean", "marginal": "normal", "conditional": "normal"}
     model = iso.ContrastiveICA(2, **beliefs, recipe=recipe, random_state=0)

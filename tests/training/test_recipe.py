@@ -6,15 +6,15 @@ from isolatent.training import Recipe
 
 
 def test_a_recipe_is_plain_data():
-    recipe = Recipe(steps=7, part=3)
+    recipe = Recipe(max_steps=7, chunk_size=3)
     assert Recipe(**recipe.to_dict()) == recipe
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"steps": 0},
-        {"batch": 1},
+        {"max_steps": 0},
+        {"batch_size": 1},
         {"learning_rate": 0.0},
         {"scale_rate": 0.0},
         {"warmup": -1},
@@ -24,7 +24,7 @@ def test_a_recipe_is_plain_data():
         {"weight_decay": -1.0},
         {"saturation": 1.0},
         {"tolerance": -1.0},
-        {"part": 0},
+        {"chunk_size": 0},
     ],
 )
 def test_wrong_arguments(wrong):

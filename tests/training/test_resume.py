@@ -49,7 +49,7 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path, whole):
 def test_images_go_on_to_the_same_bits(tmp_path):
     """Their weights lie in memory with the channels last, and so must the optimiser's moments."""
     x = np.random.default_rng(0).random((2, 12, 1, 64, 64), dtype=np.float32)
-    recipe = iso.Recipe(steps=4, batch=4, warmup=0)
+    recipe = iso.Recipe(max_steps=4, batch_size=4, warmup=0)
     codes = []
     for name in ("whole", "stopped"):
         model = iso.ContrastiveICA(2, encoder="conv", recipe=recipe, random_state=0)
@@ -167,7 +167,7 @@ def test_without_a_seed_the_first_run_is_repeated(tmp_path):
     ("changes", "named"),
     [
         ({"n_components": 3}, "n_components"),
-        ({"recipe": iso.Recipe(steps=31, batch=32, warmup=5)}, "recipe"),
+        ({"recipe": iso.Recipe(max_steps=31, batch_size=32, warmup=5)}, "recipe"),
         ({"conditional": "normal", "space": "box"}, "space"),
         ({"loss": "nce"}, "loss"),
         ({"encoder": "paper"}, "encoder"),

@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import isolatent as iso
 
-RECIPE = iso.Recipe(steps=150, batch=64, warmup=10)
-SHORT = iso.Recipe(steps=3, batch=8, warmup=1)
+RECIPE = iso.Recipe(max_steps=150, batch_size=64, warmup=10)
+SHORT = iso.Recipe(max_steps=3, batch_size=8, warmup=1)
 
 
 class Unpaired(iso.ContrastiveICA):
@@ -113,7 +113,9 @@ def test_a_begun_model_can_be_pickled_and_goes_on_alike():
 
 def test_a_grid_search_finds_the_right_world():
     search = GridSearchCV(
-        iso.ContrastiveICA(2, recipe=iso.Recipe(steps=100, batch=64, warmup=10), random_state=0),
+        iso.ContrastiveICA(
+            2, recipe=iso.Recipe(max_steps=100, batch_size=64, warmup=10), random_state=0
+        ),
         [
             {"space": ["sphere"], "n_components": [2, 3]},
             {"space": ["box"], "conditional": ["normal"], "n_components": [1]},
@@ -193,7 +195,7 @@ def test_frames_go_out():
 
 
 def test_partial_fits_add_up():
-    estimator = iso.ContrastiveICA(2, recipe=iso.Recipe(batch=50, warmup=5), random_state=0)
+    estimator = iso.ContrastiveICA(2, recipe=iso.Recipe(batch_size=50, warmup=5), random_state=0)
     r2 = []
     for k in range(12):
         z, x, x_pos = circle(500, seed=k)

@@ -12,7 +12,7 @@ import isolatent as iso
 from isolatent.training import DamagedFileError
 from isolatent.training.assembly import ENCODERS, LOSSES
 
-RECIPE = iso.Recipe(steps=12, batch=32, warmup=3)
+RECIPE = iso.Recipe(max_steps=12, batch_size=32, warmup=3)
 RNG = np.random.default_rng(0)
 ANGLES = RNG.uniform(0, 2 * np.pi, 150)
 X, X_POS = (
@@ -59,7 +59,7 @@ BELIEFS = [
     {"space": "box", "conditional": "laplace", "lag": (1, 3)},
     {"space": "box", "conditional": "gennorm", "p": 3.0},
     {"space": "euclidean", "marginal": "normal", "conditional": "normal"},
-    {"conditional": "anisotropic", "recipe": iso.Recipe(steps=5, batch=128)},
+    {"conditional": "anisotropic", "recipe": iso.Recipe(max_steps=5, batch_size=128)},
     {"marginal": "unknown", "precision": "32-true", "accelerator": "cpu"},
 ]
 
@@ -83,14 +83,14 @@ def test_losses(tmp_path, loss):
 def test_encoders(tmp_path, encoder):
     x, x_pos, recipe = X, X_POS, RECIPE
     if encoder in IMAGES:
-        x, recipe = IMAGES[encoder], iso.Recipe(steps=2, batch=8)
+        x, recipe = IMAGES[encoder], iso.Recipe(max_steps=2, batch_size=8)
         x_pos = x + 0.01
     same(fitted(x, x_pos, encoder=encoder, recipe=recipe), tmp_path, x[:10])
 
 
 def test_a_saturated_model_keeps_its_straightening(tmp_path):
     world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.01), iso.Linear(), seed=0)
-    recipe = iso.Recipe(steps=15, batch=64, saturation=0.95, warmup=3)
+    recipe = iso.Recipe(max_steps=15, batch_size=64, saturation=0.95, warmup=3)
     model = fitted(world, None, space="box", conditional="normal", recipe=recipe)
     knots = model.encoder_[-1].knots
     assert not torch.allclose(knots, torch.linspace(0, 1, knots.shape[1]))
@@ -137,7 +137,7 @@ def test_what_partial_fit_made_is_kept(tmp_path):
     [
         {"lag": np.int64(2)},
         {"space": "box", "conditional": "gennorm", "p": np.float32(3.0)},
-        {"recipe": iso.Recipe(steps=np.int64(3), batch=32)},
+        {"recipe": iso.Recipe(max_steps=np.int64(3), batch_size=32)},
     ],
     ids=str,
 )

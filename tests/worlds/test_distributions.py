@@ -61,11 +61,11 @@ def test_contract(distribution, space, dtype, generator):
     assert z.shape == center.shape
     assert z.dtype == dtype
     assert space.contains(z).all()
-    log_density = distribution.log_density(space, z, center)
-    assert log_density.shape == (200,)
-    assert log_density.isfinite().all()
+    log_prob = distribution.log_prob(space, z, center)
+    assert log_prob.shape == (200,)
+    assert log_prob.isfinite().all()
     if space.bounded:
-        outside = distribution.log_density(space, z + 50, center)
+        outside = distribution.log_prob(space, z + 50, center)
         assert (outside == -math.inf).all()
     again = torch.Generator().manual_seed(5), torch.Generator().manual_seed(5)
     assert torch.equal(*(distribution.sample(space, center, g) for g in again))
@@ -99,7 +99,7 @@ def test_normalised_densities_integrate_to_one(distribution, space, generator):
         side = low + (torch.arange(800, dtype=torch.float64) + 0.5) / 800 * (high - low)
         grid = torch.cartesian_prod(side, side)
         cell = ((high - low) / 800) ** 2
-    density = distribution.log_density(space, grid, anchor.expand_as(grid)).exp()
+    density = distribution.log_prob(space, grid, anchor.expand_as(grid)).exp()
     assert float(density.sum()) * cell == pytest.approx(1.0, abs=3e-3)
 
 
@@ -172,7 +172,7 @@ def draw(distribution, space, center):
             "a row of it is zero",
         ),
         (
-            lambda: Normal(0.1).log_density(Box(2), torch.zeros(3, 2), ONE),
+            lambda: Normal(0.1).log_prob(Box(2), torch.zeros(3, 2), ONE),
             ValueError,
             "as many rows, got 3 and 1",
         ),

@@ -37,12 +37,12 @@ def test_hollow_ball_normal_around_any_centre_at_any_scale(n, std, at, generator
     radius = z.norm(dim=-1)
     grid = np.linspace(0.5, 1.0, 20_001)
     kappa = grid * at / std**2
-    log_density = (
+    log_prob = (
         n / 2 * np.log(grid)
         - (grid - at) ** 2 / (2 * std**2)
         + np.log(special.ive(n / 2 - 1, kappa))
     )
-    density = np.exp(log_density - log_density.max())
+    density = np.exp(log_prob - log_prob.max())
     cdf = integrate.cumulative_trapezoid(density, grid, initial=0)
     test = stats.kstest(radius.numpy(), lambda r: np.interp(r, grid, cdf / cdf[-1]))
     assert test.pvalue > 1e-5

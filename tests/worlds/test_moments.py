@@ -19,7 +19,7 @@ def check_moments(distribution, space, anchor, proposals, log_proposal=0.0, draw
     """First and second moments against self-normalised importance sampling, |error| < 5 σ."""
     generator = torch.Generator().manual_seed(3)
     z = distribution.sample(space, anchor.expand(draws, -1).contiguous(), generator)
-    log_weight = distribution.log_density(space, proposals, anchor.expand_as(proposals))
+    log_weight = distribution.log_prob(space, proposals, anchor.expand_as(proposals))
     weight = (log_weight - log_proposal).softmax(0)
     effective = 1 / weight.square().sum()
     assert effective > 2000

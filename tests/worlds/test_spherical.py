@@ -28,8 +28,8 @@ def test_von_mises_fisher_matches_closed_forms(n, kappa, generator):
     assert (moments - projector / (n - 1)).abs().max() < 6 / math.sqrt(len(z))
     # The cosine's law beyond its mean, against its own density by quadrature.
     grid = torch.linspace(-1, 1, 20_001, dtype=torch.float64)[1:-1]
-    log_density = kappa * grid + (n - 3) / 2 * torch.log1p(-grid.square())
-    weights = (log_density - log_density.max()).exp()
+    log_prob = kappa * grid + (n - 3) / 2 * torch.log1p(-grid.square())
+    weights = (log_prob - log_prob.max()).exp()
     if n > 2:
         cdf = weights.cumsum(0) / weights.sum()
         empirical = torch.searchsorted(cosine.sort().values, grid) / len(z)
@@ -45,7 +45,7 @@ def test_von_mises_fisher_density_for_every_concentration(kappa):
     log_sinh = kappa + math.log(-math.expm1(-2 * kappa)) - math.log(2)
     minus_cos = -2 * (angle / 2).sin().square()  # cos - 1
     expected = math.log(kappa / (4 * math.pi)) - log_sinh + kappa + kappa * minus_cos
-    ours = VonMisesFisher(kappa).log_density(space, z, z[:1].expand_as(z))
+    ours = VonMisesFisher(kappa).log_prob(space, z, z[:1].expand_as(z))
     scale = 2 * math.log(2.0)  # area of a sphere of radius 2
     torch.testing.assert_close(
         ours, expected - scale, rtol=1e-9, atol=1e-3 if kappa > 1e9 else 1e-9
@@ -64,8 +64,8 @@ def test_von_mises_fisher_density_integrates_to_one(n, kappa):
     pole = torch.zeros_like(z)
     pole[:, 0] = 1
     parallels = Sphere(n - 1).log_volume if n > 2 else math.log(2)
-    log_density = VonMisesFisher(kappa).log_density(Sphere(n), z, pole)
-    integrand = (log_density + parallels + (n - 2) * theta.sin().log()).exp()
+    log_prob = VonMisesFisher(kappa).log_prob(Sphere(n), z, pole)
+    integrand = (log_prob + parallels + (n - 2) * theta.sin().log()).exp()
     assert float(integrand.sum() * (theta[1] - theta[0])) == pytest.approx(1.0, abs=1e-3)
 
 

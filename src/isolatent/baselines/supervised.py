@@ -19,13 +19,14 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from isolatent.baselines.storage import Stored
 from isolatent.checks import check_integer, check_tensor
+from isolatent.datasets import FactorWorld
 from isolatent.encoders import Whitening
 from isolatent.pairs import KnownPairs, check_rows_finite
 from isolatent.training import Recipe
 from isolatent.training.assembly import Beliefs, build_encoder
 from isolatent.training.observations import TakesObservations, is_source
-from isolatent.training.pace import Pace
-from isolatent.worlds import FactorWorld, World
+from isolatent.training.schedule import Pace
+from isolatent.worlds import World
 
 __all__ = ["SupervisedEncoder"]
 
@@ -40,7 +41,7 @@ Points = tuple[Tensor, Tensor]  # observations and their factors
 
 @runtime_checkable
 class _KnowsFactors(Protocol):
-    def sample_known(self, batch: int, generator: Generator) -> KnownPairs: ...
+    def sample_known(self, batch_size: int, generator: Generator) -> KnownPairs: ...
 
 
 class SupervisedEncoder(
@@ -59,8 +60,8 @@ class SupervisedEncoder(
         space: Where the codes live, as in :class:`isolatent.ContrastiveICA`.
         encoder: Its ``encoder``, by name; for images ``"conv"``, ``"pooled"`` or
             ``"residual"``.
-        steps: Steps at most; training stops before if the error no longer falls at all.
-        batch: Points per step.
+        max_steps: Steps at most; training stops before if the error no longer falls at all.
+        batch_size: Points per step.
         learning_rate: Peak learning rate; the default is for vectors, and convolutions need a
             lower one, such as 1e-3.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
@@ -73,7 +74,7 @@ class SupervisedEncoder(
     Example:
         >>> from isolatent.worlds import Box, Linear, Normal, Uniform
         >>> world = World(Box(2), Uniform(), Normal(0.1), Linear(), seed=0)
-        >>> model = SupervisedEncoder(2, space="box", steps=30, batch=64)
+        >>> model = SupervisedEncoder(2, space="box", max_steps=30, batch_size=64)
         >>> model.fit(world).transform(world.sample_pairs(5)[0]).shape
         (5, 2)
     """
@@ -84,16 +85,16 @@ class SupervisedEncoder(
         *,
         space: str = "euclidean",
         encoder: str = "mlp",
-        steps: int = 5000,
-        batch: int = 1024,
+        max_steps: int = 5000,
+        batch_size: int = 1024,
         learning_rate: float = 2e-2,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.n_components = n_components
         self.space = space
         self.encoder = encoder
-        self.steps = steps
-        self.batch = batch
+        self.max_steps = max_steps
+        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.random_state = random_state
 
@@ -104,13 +105,16 @@ class SupervisedEncoder(
 
         Args:
             X: A world, or a source of pairs with known factors, such as
-                :class:`isolatent.FactorPairs`, of which both members serve; or observations.
+                :class:`isolatent.pairs.FactorPairs`, of which both members serve; or observations.
             Z: The factors (N, n_components) of observations.
         """
         seed = self._draw_seed()
         # An upper bound must not stop where the error falls slowly, so the tolerance is 0.
         recipe = Recipe(
-            steps=self.steps, batch=self.batch, learning_rate=self.learning_rate, tolerance=0.0
+            max_steps=self.max_steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            tolerance=0.0,
         )
         generator = Generator().manual_seed(seed)
         draw, (held_x, held_z) = self._points(X, Z, generator)
@@ -140,7 +144,7 @@ class SupervisedEncoder(
             number += 1
             for group in optimiser.param_groups:
                 group["lr"] = pace.rate(number)
-            x, z = draw(recipe.batch, generator)
+            x, z = draw(recipe.batch_size, generator)
             error = nn.functional.mse_loss(encoder(x), rescale(z))
             optimiser.zero_grad()
             error.backward()

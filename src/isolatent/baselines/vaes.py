@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from torch import Generator, Tensor
 
-from isolatent.baselines.autoencoders import Autoencoder
 from isolatent.baselines.elbo import (
     Posterior,
     kl_to_standard_normal,
@@ -18,6 +17,7 @@ from isolatent.baselines.elbo import (
     share,
     slow_divergence,
 )
+from isolatent.baselines.vae_networks import Autoencoder
 from isolatent.baselines.variational import VariationalEstimator
 from isolatent.checks import check_integer, check_real
 from isolatent.pairs import ArrayPairs, PairSource
@@ -39,14 +39,14 @@ class BetaVAE(VariationalEstimator):
         n_components: Codes n.
         beta: β.
         noise: For vectors: the decoder's standard deviation, as a share of each column's.
-        steps: Optimiser steps.
-        batch: Half the observations per step: pairs, as in the others.
+        max_steps: Optimiser steps.
+        batch_size: Half the observations per step: pairs, as in the others.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4))
-        >>> model = BetaVAE(2, steps=10, random_state=0).fit(x)
+        >>> model = BetaVAE(2, max_steps=10, random_state=0).fit(x)
         >>> model.transform(x).shape, model.reconstruct(x).shape
         ((100, 2), (100, 4))
     """
@@ -72,8 +72,8 @@ class _PairVAE(VariationalEstimator):
         beta: float = 1.0,
         noise: float = 0.1,
         lag: int | Sequence[int] = 1,
-        steps: int = 30_000,
-        batch: int = 32,
+        max_steps: int = 30_000,
+        batch_size: int = 32,
         learning_rate: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -81,8 +81,8 @@ class _PairVAE(VariationalEstimator):
             n_components,
             beta=beta,
             noise=noise,
-            steps=steps,
-            batch=batch,
+            max_steps=max_steps,
+            batch_size=batch_size,
             learning_rate=learning_rate,
             random_state=random_state,
         )
@@ -107,14 +107,14 @@ class SlowVAE(_PairVAE):
         noise: For vectors: the decoder's standard deviation, as a share of each column's.
         lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
             and the longest.
-        steps: Optimiser steps; the paper has 300 000.
-        batch: Pairs per step; twice as many observations.
+        max_steps: Optimiser steps; the paper has 300 000.
+        batch_size: Pairs per step; twice as many observations.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4)).cumsum(0)
-        >>> SlowVAE(2, steps=10, random_state=0).fit(x).transform(x).shape
+        >>> SlowVAE(2, max_steps=10, random_state=0).fit(x).transform(x).shape
         (100, 2)
     """
 
@@ -127,8 +127,8 @@ class SlowVAE(_PairVAE):
         rate: float = 6.0,
         noise: float = 0.1,
         lag: int | Sequence[int] = 1,
-        steps: int = 30_000,
-        batch: int = 32,
+        max_steps: int = 30_000,
+        batch_size: int = 32,
         learning_rate: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -137,8 +137,8 @@ class SlowVAE(_PairVAE):
             beta=beta,
             noise=noise,
             lag=lag,
-            steps=steps,
-            batch=batch,
+            max_steps=max_steps,
+            batch_size=batch_size,
             learning_rate=learning_rate,
             random_state=random_state,
         )
@@ -190,14 +190,14 @@ class AdaGVAE(_AdaptiveVAE):
         noise: For vectors: the decoder's standard deviation, as a share of each column's.
         lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
             and the longest.
-        steps: Optimiser steps.
-        batch: Pairs per step; twice as many observations.
+        max_steps: Optimiser steps.
+        batch_size: Pairs per step; twice as many observations.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4)).cumsum(0)
-        >>> AdaGVAE(2, steps=10, random_state=0).fit(x).transform(x).shape
+        >>> AdaGVAE(2, max_steps=10, random_state=0).fit(x).transform(x).shape
         (100, 2)
     """
 
@@ -213,7 +213,7 @@ class AdaMLVAE(_AdaptiveVAE):
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4)).cumsum(0)
-        >>> AdaMLVAE(2, steps=10, random_state=0).fit(x).transform(x).shape
+        >>> AdaMLVAE(2, max_steps=10, random_state=0).fit(x).transform(x).shape
         (100, 2)
     """
 
@@ -227,9 +227,9 @@ class _Singles:
     def __init__(self, x: np.ndarray[Any, Any]) -> None:
         self._rows = ArrayPairs(x, x)
 
-    def sample(self, batch: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        x, _ = self._rows.sample(2 * batch, generator)
-        return x[:batch], x[batch:]
+    def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
+        x, _ = self._rows.sample(2 * batch_size, generator)
+        return x[:batch_size], x[batch_size:]
 
 
 def _negative_elbo(

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from isolatent.baselines.autoencoders import Autoencoder, ImageAutoencoder, VectorAutoencoder
 from isolatent.baselines.storage import Stored
+from isolatent.baselines.vae_networks import Autoencoder, ImageAutoencoder, VectorAutoencoder
 from isolatent.checks import check_integer, check_real, check_tensor
 from isolatent.pairs import PairSource
 from isolatent.training.observations import TakesObservations
@@ -40,8 +40,8 @@ class VariationalEstimator(
         n_components: Codes n.
         beta: Weight of the divergence from the prior.
         noise: For vectors: the decoder's standard deviation, as a share of each column's.
-        steps: Optimiser steps.
-        batch: Pairs per step; twice as many observations.
+        max_steps: Optimiser steps.
+        batch_size: Pairs per step; twice as many observations.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
 
@@ -57,16 +57,16 @@ class VariationalEstimator(
         *,
         beta: float = 1.0,
         noise: float = 0.1,
-        steps: int = 30_000,
-        batch: int = 32,
+        max_steps: int = 30_000,
+        batch_size: int = 32,
         learning_rate: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.n_components = n_components
         self.beta = beta
         self.noise = noise
-        self.steps = steps
-        self.batch = batch
+        self.max_steps = max_steps
+        self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.random_state = random_state
 
@@ -111,8 +111,8 @@ class VariationalEstimator(
         images = isinstance(model, ImageAutoencoder)
         optimiser = torch.optim.Adam(model.parameters(), lr=self.learning_rate, fused=True)
         self.history_: list[Step] = []
-        for number in range(1, self.steps + 1):
-            pair = source.sample(self.batch, generator)
+        for number in range(1, self.max_steps + 1):
+            pair = source.sample(self.batch_size, generator)
             both = torch.cat(pair).float()
             if images:
                 _check_pixels(both)
@@ -121,7 +121,7 @@ class VariationalEstimator(
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-            step = Step(number, self.steps, float(loss.detach()), None, None)
+            step = Step(number, self.max_steps, float(loss.detach()), None, None)
             if not math.isfinite(step.loss):
                 raise FloatingPointError(
                     f"the loss became {step.loss} at step {number}; try a smaller learning_rate "
@@ -171,8 +171,8 @@ class VariationalEstimator(
         check_integer("n_components", self.n_components, at_least=1)
         check_real("beta", self.beta, at_least=0)
         check_real("noise", self.noise, above=0)
-        check_integer("steps", self.steps, at_least=1)
-        check_integer("batch", self.batch, at_least=1)
+        check_integer("max_steps", self.max_steps, at_least=1)
+        check_integer("batch_size", self.batch_size, at_least=1)
         check_real("learning_rate", self.learning_rate, above=0)
 
     def _build(self) -> Autoencoder:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -32,6 +32,11 @@ Session: TypeAlias = Annotated[
 ]
 
 
+def _seed(help: str) -> Any:  # noqa: A002
+    """Return the option ``--random-state``, which ``--seed`` abbreviates."""
+    return typer.Option("--random-state", "--seed", help=help)
+
+
 @app.callback(invoke_without_command=True)
 def isolatent(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
@@ -44,8 +49,8 @@ def isolatent(
 
 @app.command()
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the world and of the training.")] = 0,
-    steps: Annotated[int | None, typer.Option(help="Training steps.")] = None,
+    random_state: Annotated[int, _seed("Seed of the world and of the training.")] = 0,
+    max_steps: Annotated[int | None, typer.Option(help="Training steps at most.")] = None,
     json: Annotated[Path | None, typer.Option(help="Also write the figures to this file.")] = None,
     report: Annotated[
         Path | None,
@@ -63,9 +68,9 @@ def demo(
     from isolatent.cli.output import LARGEST_SEED, check_writable, write_json
     from isolatent.cli.report import demo_page_path
 
-    check_integer("--seed", seed, at_least=0, at_most=LARGEST_SEED)
-    if steps is not None:
-        check_integer("--steps", steps, at_least=1)
+    check_integer("--random-state", random_state, at_least=0, at_most=LARGEST_SEED)
+    if max_steps is not None:
+        check_integer("--max-steps", max_steps, at_least=1)
     if json is not None:
         check_writable("--json", json, overwrite)
     if report is not None:
@@ -74,7 +79,7 @@ def demo(
     with _interruptible():
         from isolatent.cli.demo import run_demo
 
-        figures = run_demo(seed=seed, steps=steps, quiet=quiet, report=page)
+        figures = run_demo(random_state=random_state, max_steps=max_steps, quiet=quiet, report=page)
     if json is not None:
         write_json(json, figures)
 
@@ -112,21 +117,21 @@ def fit(
     p: Annotated[
         float | None, typer.Option(help="Exponent of the gennorm conditional, 1 or more.")
     ] = None,
-    components: Annotated[
+    n_components: Annotated[
         int | None,
         typer.Option(help="Number of factors.  [default: one for each column, at most 10]"),
     ] = None,
     loss: Annotated[
         str, typer.Option(help="What is minimised: infonce, aninfonce, nce, scl or nwj.")
     ] = "infonce",
-    seed: Annotated[int, typer.Option(help="Seed of the run; the same gives the same model.")] = 0,
+    random_state: Annotated[int, _seed("Seed of the run; the same gives the same model.")] = 0,
     out: Annotated[Path, typer.Option(help="Directory for the model and its checkpoints.")] = Path(
         "model"
     ),
-    steps: Annotated[
-        int | None, typer.Option(help="Training steps.  [default: the recipe's]")
+    max_steps: Annotated[
+        int | None, typer.Option(help="Training steps at most.  [default: the recipe's]")
     ] = None,
-    batch: Annotated[
+    batch_size: Annotated[
         int | None, typer.Option(help="Pairs per step.  [default: the recipe's]")
     ] = None,
     lag: Annotated[
@@ -144,7 +149,7 @@ def fit(
     devices: Annotated[
         int, typer.Option(help="Number of GPUs, or processes on the CPU, per machine.")
     ] = 1,
-    nodes: Annotated[int, typer.Option(help="Number of machines.")] = 1,
+    num_nodes: Annotated[int, typer.Option(help="Number of machines.")] = 1,
     accelerator: Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="Bits of the encoder's arithmetic: 32 or bf16-mixed.")
@@ -157,9 +162,20 @@ def fit(
     from isolatent.cli.fit import Beliefs, Place, Run, resume_advice, run_fit
 
     run = Run(
-        out, components, loss, seed, steps, batch, lag, session, resume, overwrite, quiet, log
+        out,
+        n_components,
+        loss,
+        random_state,
+        max_steps,
+        batch_size,
+        lag,
+        session,
+        resume,
+        overwrite,
+        quiet,
+        log,
     )
-    place = Place(accelerator, devices, nodes, precision)
+    place = Place(accelerator, devices, num_nodes, precision)
     with _interruptible(lambda: resume_advice(out) if place.is_first else None):
         beliefs = Beliefs.complete(space, marginal, conditional, p)
         run_fit(data, data_pos, beliefs, run, place)
@@ -200,8 +216,8 @@ def evaluate(
         str | None,
         typer.Option(help="Factors whose conditionals are equally wide, such as 0,1,2/3,4."),
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="Seed of the halves for R² and of the resampled rows.")
+    random_state: Annotated[
+        int, _seed("Seed of the split into halves for R² and of the bootstrap.")
     ] = 0,
     json: Annotated[Path | None, typer.Option(help="Also write the scores to this file.")] = None,
     overwrite: Annotated[
@@ -212,7 +228,7 @@ def evaluate(
     from isolatent.cli.model import run_evaluate
 
     with _interruptible():
-        run_evaluate(model, data, truth, session, blocks, seed, json, overwrite)
+        run_evaluate(model, data, truth, session, blocks, random_state, json, overwrite)
 
 
 @app.command()

@@ -22,11 +22,14 @@ __all__ = ["run_demo"]
 FACTORS = 10
 KAPPA = 10.0
 TEST_PAIRS = 8192
-STEPS = 2000  # enough to show it; left to itself, training would go on a little
+MAX_STEPS = 2000  # enough to show it; left to itself, training would go on a little
 
 
 def run_demo(
-    seed: int = 0, steps: int | None = None, quiet: bool = False, report: Path | None = None
+    random_state: int = 0,
+    max_steps: int | None = None,
+    quiet: bool = False,
+    report: Path | None = None,
 ) -> dict[str, Any]:
     """Run the demonstration, print its result, write its page, and return its figures."""
     # These matrices are small: a second thread gains little on an idle machine, and on a busy one
@@ -35,9 +38,13 @@ def run_demo(
     console = Console(highlight=False)
     started = time.perf_counter()
     world = World(
-        Sphere(FACTORS), Uniform(), VonMisesFisher(KAPPA), InvertibleMLP(layers=3), seed=seed
+        Sphere(FACTORS),
+        Uniform(),
+        VonMisesFisher(KAPPA),
+        InvertibleMLP(layers=3),
+        seed=random_state,
     )
-    z, _ = world.sample_latents(TEST_PAIRS, Generator().manual_seed(seed + 1_000_003))
+    z, _ = world.sample_latents(TEST_PAIRS, Generator().manual_seed(random_state + 1_000_003))
     x = world.observe(z)
     identity_r2, identity_mcc = bootstrap(linear_r2, z, x), bootstrap(mcc, z, x)
     if not quiet:
@@ -55,8 +62,8 @@ def run_demo(
         FACTORS,
         space="sphere",
         conditional="vmf",
-        recipe=Recipe(steps=steps or STEPS),
-        random_state=seed,
+        recipe=Recipe(max_steps=max_steps or MAX_STEPS),
+        random_state=random_state,
     )
     with ProgressDisplay(quiet=quiet, quality_name="R²") as display:
         model.fit(world, on_step=display, quality=None if quiet else quality)
@@ -68,7 +75,9 @@ def run_demo(
     table.add_row("observations", str(identity_r2), str(identity_mcc))
     table.add_row("recovered", str(recovered_r2), str(recovered_mcc))
     console.print(table)
-    console.print(f"{seconds:.1f} s, seed {seed}, 95 % intervals on {TEST_PAIRS} fresh points")
+    console.print(
+        f"{seconds:.1f} s, seed {random_state}, 95 % intervals on {TEST_PAIRS} fresh points"
+    )
     console.print(f"guarantee: {model.guarantee_}")
     if report is not None:
         page = page_of_fit(
@@ -82,7 +91,7 @@ def run_demo(
                 f"A world with {FACTORS} hidden factors on a sphere, seen through a 3-layer "
                 "nonlinear mixing. The encoder was trained on pairs of observations and never saw "
                 "a factor.",
-                f"{seconds:.1f} s, seed {seed}.",
+                f"{seconds:.1f} s, seed {random_state}.",
             ],
             quality="R² (linear)",
         )
@@ -103,7 +112,7 @@ def run_demo(
             )
         },
         "seconds": seconds,
-        "seed": seed,
+        "seed": random_state,
         "world": world.to_dict(),
     }
 

@@ -18,7 +18,7 @@ from isolatent.cli.output import LARGEST_SEED, command_line
 from isolatent.cli.report import REPORT
 
 if TYPE_CHECKING:
-    from isolatent.pairs.files import Observations
+    from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = ["Beliefs", "Place", "Run", "check_out", "resume_advice", "run_fit"]
@@ -49,7 +49,7 @@ class Beliefs:
         cls, space: str, marginal: str | None, conditional: str | None, p: float | None
     ) -> Beliefs:
         """Check what was declared; the rest is what is usual for the space."""
-        from isolatent.evaluation import CONDITIONALS, MARGINALS, SPACES, check_beliefs
+        from isolatent.theory import CONDITIONALS, MARGINALS, SPACES, check_beliefs
 
         usual_marginal, usual_conditional = USUAL[check_one_of("--space", space, SPACES)]
         beliefs = cls(
@@ -71,11 +71,11 @@ class Run:
     """One training run: its files and its settings."""
 
     out: Path
-    components: int | None
+    n_components: int | None
     loss: str
-    seed: int
-    steps: int | None
-    batch: int | None
+    random_state: int
+    max_steps: int | None
+    batch_size: int | None
     lag: int | None
     session: str | None
     resume: bool
@@ -86,11 +86,11 @@ class Run:
     def check(self) -> None:
         """Raise an error about the first setting that cannot be."""
         check_one_of("--loss", self.loss, LOSSES)
-        check_integer("--seed", self.seed, at_least=0, at_most=LARGEST_SEED)
+        check_integer("--random-state", self.random_state, at_least=0, at_most=LARGEST_SEED)
         for name, value, at_least in (
-            ("--components", self.components, 1),
-            ("--steps", self.steps, 1),
-            ("--batch", self.batch, 2),
+            ("--n-components", self.n_components, 1),
+            ("--max-steps", self.max_steps, 1),
+            ("--batch-size", self.batch_size, 2),
             ("--lag", self.lag, 1),
         ):
             if value is not None:
@@ -110,7 +110,7 @@ class Place:
 
     accelerator: str
     devices: int
-    nodes: int
+    num_nodes: int
     precision: str
 
     def check(self) -> None:
@@ -118,12 +118,12 @@ class Place:
         check_one_of("--accelerator", self.accelerator, ["auto", "cpu", "cuda"])
         check_one_of("--precision", self.precision, ["32", "bf16-mixed"])
         check_integer("--devices", self.devices, at_least=1)
-        check_integer("--nodes", self.nodes, at_least=1)
+        check_integer("--num-nodes", self.num_nodes, at_least=1)
 
     @property
     def is_first(self) -> bool:
         """Whether this process, of all that train together, is the one that prints and saves."""
-        together = max(self.devices, self.nodes, int(os.environ.get("WORLD_SIZE", "1"))) > 1
+        together = max(self.devices, self.num_nodes, int(os.environ.get("WORLD_SIZE", "1"))) > 1
         ranks = (os.environ.get(name, "0") for name in ("RANK", "LOCAL_RANK", "NODE_RANK"))
         return not together or all(rank == "0" for rank in ranks)
 
@@ -137,9 +137,9 @@ def run_fit(data: Path, data_pos: Path | None, beliefs: Beliefs, run: Run, place
     if place.is_first:  # the others start when the first has made files already
         check_out(run.out, overwrite=run.overwrite, resume=run.resume)
     observed = _read(data, data_pos, run)
-    components = run.components or min(MOST_COMPONENTS, observed.x.shape[1])
+    components = run.n_components or min(MOST_COMPONENTS, observed.x.shape[1])
     if beliefs.space == "sphere" and components < 2:
-        raise ValueError(f"--components must be at least 2 on a sphere, got {components}")
+        raise ValueError(f"--n-components must be at least 2 on a sphere, got {components}")
     if place.is_first and not run.quiet:
         typer.echo(_summary(observed, beliefs, components, run))
     model = _train(observed, beliefs, components, run, place)
@@ -169,7 +169,7 @@ def _report(model: ContrastiveICA, observed: Observations, data: Path, run: Run)
 
 
 def _read(data: Path, data_pos: Path | None, run: Run) -> Observations:
-    from isolatent.pairs.files import read_observations, read_pairs
+    from isolatent.pairs.readers import read_observations, read_pairs
 
     if data_pos is not None:
         return read_pairs(data, data_pos, run.session)
@@ -197,13 +197,13 @@ def _train(
 ) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, CsvLog, ProgressDisplay, Recipe
 
-    settings = {"steps": run.steps, "batch": run.batch}
+    settings = {"max_steps": run.max_steps, "batch_size": run.batch_size}
     given = {name: value for name, value in settings.items() if value is not None}
     recipe = Recipe(**given)
-    if recipe.batch % (processes := place.devices * place.nodes):
+    if recipe.batch_size % (processes := place.devices * place.num_nodes):
         raise ValueError(
-            f"--batch must be a multiple of --devices times --nodes, {processes}, "
-            f"got {recipe.batch}"
+            f"--batch-size must be a multiple of --devices times --num-nodes, {processes}, "
+            f"got {recipe.batch_size}"
         )
     model = ContrastiveICA(
         components,
@@ -214,10 +214,10 @@ def _train(
         loss=run.loss,
         recipe=recipe if given else None,  # without one, few pairs get small batches
         lag=run.lag or 1,
-        random_state=run.seed,
+        random_state=run.random_state,
         accelerator=place.accelerator,
         devices=place.devices,
-        nodes=place.nodes,
+        num_nodes=place.num_nodes,
         precision="32-true" if place.precision == "32" else place.precision,
     )
     with (
@@ -255,7 +255,7 @@ def _summary(observed: Observations, beliefs: Beliefs, components: int, run: Run
     return (
         f"{what}, {columns} columns\n"
         f"{components} components; {beliefs.space}, {beliefs.marginal} marginal, "
-        f"{beliefs.conditional} conditional{power}; loss {run.loss}, seed {run.seed}"
+        f"{beliefs.conditional} conditional{power}; loss {run.loss}, seed {run.random_state}"
     )
 
 

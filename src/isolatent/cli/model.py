@@ -19,7 +19,7 @@ from isolatent.files import whole_file
 
 if TYPE_CHECKING:
     from isolatent.evaluation import Interval
-    from isolatent.pairs.files import Observations
+    from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA
 
 __all__ = [
@@ -49,7 +49,7 @@ def run_transform(
     directory: Path, data: Path, out: Path, session: str | None, overwrite: bool
 ) -> None:
     """Write the codes of the observations in a file to another."""
-    from isolatent.pairs.files import read_observations
+    from isolatent.pairs.readers import read_observations
 
     check_model(directory)
     check_one_of("--out: the file's suffix", out.suffix.lower(), OUT_SUFFIXES)
@@ -69,13 +69,13 @@ def run_evaluate(
     truth: Path,
     session: str | None,
     blocks: str | None,
-    seed: int,
+    random_state: int,
     json_file: Path | None,
     overwrite: bool,
 ) -> None:
     """Print how well the codes recover known factors, what the guarantee is about first."""
     check_model(directory)
-    check_integer("--seed", seed, at_least=0)
+    check_integer("--random-state", random_state, at_least=0)
     groups = None if blocks is None else _parse_blocks(blocks)
     if json_file is not None:
         check_writable("--json", json_file, overwrite)
@@ -84,7 +84,7 @@ def run_evaluate(
     h = np.concatenate([*_codes(model, as_fitted(model, source, observed))])
     guarantee = model.guarantee_
     promised = guarantee.metric if guarantee is not None and guarantee.equivalence else None
-    scores = _scores(np.asarray(z), h, promised, groups, seed)
+    scores = _scores(np.asarray(z), h, promised, groups, random_state)
     _print_scores(scores, promised, len(z))
     typer.echo(f"guarantee: {guarantee}")
     if json_file is not None:
@@ -93,7 +93,7 @@ def run_evaluate(
             {
                 "model": str(directory),
                 "rows": len(z),
-                "seed": seed,
+                "random_state": random_state,
                 "guarantee": str(guarantee),
                 "metric": promised,
                 "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
@@ -105,7 +105,7 @@ def read_data_and_truth(
     data: Path | None, truth: Path, session: str | None
 ) -> tuple[Path, Observations, NDArray[Any]]:
     """The file of the observations, what is in it, and their true factors."""
-    from isolatent.pairs.files import read_factors, read_observations
+    from isolatent.pairs.readers import read_factors, read_observations
 
     if data is None and truth.suffix.lower() != ".npz":
         raise ValueError(
@@ -149,7 +149,7 @@ def _facts(model: ContrastiveICA) -> dict[str, str]:
     if model.recipe is not None:
         recipe = dataclasses.asdict(model.recipe)
         facts["recipe"] = ", ".join(f"{name} {value}" for name, value in recipe.items())
-    facts["seed"] = str(model.random_state)
+    facts["random_state"] = str(model.random_state)
     if model.history_:
         last = model.history_[-1]
         facts["steps"] = f"{last.number} of {last.total}"
@@ -172,7 +172,7 @@ def load(directory: Path) -> ContrastiveICA:
 
 def as_fitted(model: ContrastiveICA, data: Path, observed: Observations) -> NDArray[Any]:
     """The observations with their columns in the order of the training data."""
-    from isolatent.pairs.files import columns_by_name
+    from isolatent.pairs.readers import columns_by_name
 
     fitted = getattr(model, "feature_names_in_", None)
     if fitted is not None and observed.names is not None:
@@ -188,7 +188,7 @@ def as_fitted(model: ContrastiveICA, data: Path, observed: Observations) -> NDAr
 
 def _codes(model: ContrastiveICA, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
     """Codes, some rows at a time, so that a memory map stays on the disk."""
-    from isolatent.pairs.files import chunks_of_rows
+    from isolatent.pairs.readers import chunks_of_rows
 
     for rows in chunks_of_rows(x):
         with warnings.catch_warnings():  # the columns were found by their names already
@@ -248,7 +248,7 @@ def _scores(
     h: NDArray[Any],
     promised: str | None,
     blocks: list[list[int]] | None,
-    seed: int,
+    random_state: int,
 ) -> dict[str, Interval]:
     """All scores that can be had, the promised one first."""
     from isolatent import evaluation
@@ -265,7 +265,7 @@ def _scores(
     for name in names:
         options: dict[str, Any] = {"blocks": blocks} if name.startswith("block") else {}
         score = getattr(evaluation, name)
-        scores[name] = evaluation.bootstrap(score, z, h, level=LEVEL, seed=seed, **options)
+        scores[name] = evaluation.bootstrap(score, z, h, level=LEVEL, seed=random_state, **options)
     return scores
 
 

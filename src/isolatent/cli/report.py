@@ -77,7 +77,7 @@ def _page_of_model(
     directory: Path, data: Path | None, truth: Path | None, session: str | None
 ) -> Page:
     from isolatent.cli.model import as_fitted, check_model, load, read_data_and_truth
-    from isolatent.pairs.files import read_observations
+    from isolatent.pairs.readers import read_observations
     from isolatent.report import page_of_fit
 
     check_model(directory)

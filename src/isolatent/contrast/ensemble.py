@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from isolatent.contrast.objective import ContrastiveLoss
+from isolatent.contrast.contrastive_loss import ContrastiveLoss
 
 __all__ = ["Ensemble"]
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from isolatent.checks import IsolatentWarning
-from isolatent.contrast.objective import ContrastiveLoss, Direction, count_negatives
+from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 
 __all__ = ["NWJ", "SpectralContrastive"]
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from isolatent.checks import check_integer, check_real, check_scale
+from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.kernels import both_logsumexp, row_softplus
-from isolatent.contrast.objective import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.similarities import Lp, Similarity
 
 __all__ = ["NCE", "AlignUniform", "AnInfoNCE", "InfoNCE"]

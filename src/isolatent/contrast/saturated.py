@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_real
+from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.kernels import both_logsumexp
-from isolatent.contrast.objective import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.similarities import Lp
 
 __all__ = ["GEOMETRIES", "SaturatedInfoNCE", "WallPotential"]
@@ -51,7 +51,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         n: Number of codes.
         p: Power of the distance; 2 on a sphere.
         geometry: ``"sphere"`` of radius 1, ``"box"`` between 0 and 1, or ``"free"``.
-        batch: B, the number of pairs that the kernel is for.
+        batch_size: B, the number of pairs that the kernel is for.
         alignment: A, in nats.
         resolution: Share of log B; by default 0.6, and 0.9 for free codes, which have no walls to
             be balanced and gain from a narrower kernel.
@@ -70,7 +70,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         n: int,
         p: float = 2.0,
         geometry: str = "sphere",
-        batch: int = 1024,
+        batch_size: int = 1024,
         *,
         alignment: float = 2.0,
         resolution: float | None = None,
@@ -83,7 +83,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         check_real("resolution", share, above=0, below=1)
         if geometry == "sphere" and p != 2:
             raise ValueError(f"p must be 2 on a sphere, got {p}")
-        nats = share * math.log(check_integer("batch", batch, at_least=3))
+        nats = share * math.log(check_integer("batch_size", batch_size, at_least=3))
         walls = None
         if geometry == "sphere":
             width = _sphere_kernel(n, nats)

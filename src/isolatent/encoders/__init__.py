@@ -1,9 +1,9 @@
 """From observations to codes: whitening, networks and output heads."""
 
 from isolatent.encoders.axes import PrincipalAxes
-from isolatent.encoders.convolutions import ConvEncoder, PooledEncoder, ResidualEncoder
+from isolatent.encoders.convolutional import ConvEncoder, PooledEncoder, ResidualEncoder
 from isolatent.encoders.heads import BoxHead, SphereHead
-from isolatent.encoders.networks import MLP, PaperMLP
+from isolatent.encoders.mlp import MLP, PaperMLP
 from isolatent.encoders.straightening import Straightening
 from isolatent.encoders.whitening import Whitening
 

@@ -18,8 +18,8 @@ from isolatent.evaluation.columns import (
     spread,
     standardise,
 )
-from isolatent.evaluation.guarantees import Guarantee
-from isolatent.evaluation.invariances import check_guarantee
+from isolatent.theory.guarantee import Guarantee
+from isolatent.theory.invariances import check_guarantee
 
 __all__ = ["linear_r2", "mcc"]
 

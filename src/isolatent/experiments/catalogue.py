@@ -13,9 +13,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from isolatent.experiments.grids import as_list, as_table, as_text, cells_of, laid_over
-from isolatent.experiments.mistakes import explained, stumbled
 from isolatent.experiments.settings import FILE_NAME
 from isolatent.experiments.spec import Experiment
+from isolatent.experiments.spec_errors import explained, stumbled
 from isolatent.files import file_name
 
 __all__ = ["find_experiment", "list_experiments", "read_experiment"]

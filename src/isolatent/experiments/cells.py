@@ -8,9 +8,9 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from isolatent.evaluation import CONDITIONALS, MARGINALS, POTENTIALS, SPACES, check_beliefs
 from isolatent.experiments.expressions import declaration
 from isolatent.experiments.settings import Setting, Spec, check_one_of, one_of
+from isolatent.theory import CONDITIONALS, MARGINALS, POTENTIALS, SPACES, check_beliefs
 from isolatent.training import Recipe
 from isolatent.training.assembly import ENCODERS, LOSSES
 from isolatent.worlds import Distribution, Mixing, Space, World

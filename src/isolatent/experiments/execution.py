@@ -124,7 +124,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             cell.world.n,
             space=cell.model.space,
             encoder=cell.model.encoder,
-            steps=min(int(cell.recipe.get("steps", SUPERVISED_STEPS)), SUPERVISED_STEPS),
+            max_steps=min(int(cell.recipe.get("max_steps", SUPERVISED_STEPS)), SUPERVISED_STEPS),
             random_state=seed,
         ).fit(world)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
@@ -144,7 +144,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
         scores["unsupervised"] = _scores(z.numpy(), h, cell)
         if "gradient_noise" in cell.measure:
             measures["gradient_noise"] = gradient_noise(
-                model, source, (cell_recipe(cell) or Recipe()).batch, seed
+                model, source, (cell_recipe(cell) or Recipe()).batch_size, seed
             )
         scale = scales(cell, model.loss_, z.numpy(), h)
         record |= _beside_factors(z.numpy(), h, one_by_one=cell.metrics[0] in ONE_BY_ONE)

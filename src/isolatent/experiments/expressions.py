@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+import isolatent.datasets  # noqa: F401  # declares SpriteMixing
 from isolatent.checks import check_integer, check_real
-from isolatent.worlds.declaration import KINDS, from_dict, to_dict
+from isolatent.worlds.declaration import declared_classes, from_dict, to_dict
 
 __all__ = ["UnknownKindError", "declaration"]
 
@@ -47,8 +48,8 @@ def declaration(written: str | dict[str, Any]) -> dict[str, Any]:
         [5.0, 5.0, 1.0, 3.0]
     """
     spec = _read(written) if isinstance(written, str) else written
-    if isinstance(kind := spec.get("kind"), str) and kind not in KINDS:
-        raise UnknownKindError(kind, KINDS)
+    if isinstance(kind := spec.get("kind"), str) and kind not in declared_classes():
+        raise UnknownKindError(kind, declared_classes())
     return to_dict(from_dict(spec))
 
 
@@ -63,15 +64,16 @@ def _call(node: ast.expr) -> dict[str, Any]:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise ValueError(f"{ast.unparse(node)!r} is not a declaration such as 'Box(10)'")
     kind = node.func.id
-    if kind not in KINDS:
-        raise UnknownKindError(kind, KINDS)
+    known = declared_classes()
+    if kind not in known:
+        raise UnknownKindError(kind, known)
     if kind in NESTED:
         if node.keywords:
             raise ValueError(f"{kind} takes declarations alone, got {ast.unparse(node)!r}")
         return {"kind": kind, NESTED[kind]: [_call(argument) for argument in node.args]}
     values = [_value(argument) for argument in node.args]
     named = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
-    signature = inspect.signature(KINDS[kind])
+    signature = inspect.signature(known[kind])
     try:
         bound = signature.bind(*values, **named)  # type: ignore[arg-type]
     except TypeError as error:

@@ -12,18 +12,20 @@ from torch import nn
 
 from isolatent.baselines import AdaGVAE, AdaMLVAE, BetaVAE, SlowVAE
 from isolatent.contrast import AlignUniform
-from isolatent.experiments.cells import check_recipe
-from isolatent.experiments.settings import Setting, Spec, one_of
-from isolatent.pairs import (
-    FactorPairs,
+from isolatent.datasets import (
+    FactorWorld,
     LaplaceTransitions,
     RecordedTransitions,
+    Sprites,
     UniformFactorChange,
-    natural_transitions,
+    load_dsprites,
     read_transitions,
+    synthetic_transitions,
 )
+from isolatent.experiments.cells import check_recipe
+from isolatent.experiments.settings import Setting, Spec, one_of
+from isolatent.pairs import FactorPairs
 from isolatent.training import ContrastiveICA, Recipe
-from isolatent.worlds import FactorWorld, Sprites, load_dsprites
 
 __all__ = ["IMAGE_METRICS", "METHODS", "ImageCell", "ImageModelSpec", "ImageWorldSpec"]
 
@@ -33,7 +35,7 @@ CONTRASTIVE = ("alignuniform", "infonce")
 VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
 ENCODERS = ("conv", "pooled")
 METHODS = (*CONTRASTIVE, *VAES)
-VAE_SETTINGS = ("steps", "batch", "learning_rate")
+VAE_SETTINGS = ("max_steps", "batch_size", "learning_rate")
 IMAGE_METRICS = (
     *("beta_vae", "factor_vae", "mig", "disentanglement", "completeness", "informativeness"),
     *("modularity", "explicitness", "sap", "mcc"),
@@ -94,7 +96,7 @@ class ImageWorldSpec(Spec):
 
     def _recorded(self) -> RecordedTransitions:
         if self.transitions is None:
-            return natural_transitions()
+            return synthetic_transitions()
         return read_transitions(os.path.expanduser(self.transitions))
 
 
@@ -169,8 +171,8 @@ class ImageCell(Setting):
     Attributes:
         world: Where images and their pairs come from.
         model: What is trained on them.
-        recipe: Settings of :class:`isolatent.Recipe` for contrastive encoders, or ``steps``,
-            ``batch`` and ``learning_rate`` of a VAE.
+        recipe: Settings of :class:`isolatent.Recipe` for contrastive encoders, or ``max_steps``,
+            ``batch_size`` and ``learning_rate`` of a VAE.
     """
 
     world: ImageWorldSpec

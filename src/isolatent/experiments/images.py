@@ -13,9 +13,9 @@ from isolatent.evaluation import evaluate_disentanglement, mcc
 from isolatent.evaluation.alignment import correlation_matrix
 from isolatent.evaluation.scores import correlated_columns
 from isolatent.experiments.image_cells import ImageCell
+from isolatent.experiments.latent_traversal import strips
 from isolatent.experiments.measures import thin_curve
 from isolatent.experiments.predictions import expected_guarantee
-from isolatent.experiments.strips import strips
 from isolatent.experiments.views import sample_factors
 from isolatent.pairs import FactorPairs
 

@@ -53,7 +53,7 @@ def total_variation(world: World) -> float | None:
         return None
     z = space.sample(UNIFORM_POINTS, Generator().manual_seed(0), torch.float64)
     center = space.center().double().expand_as(z)
-    log_ratio = marginal.log_density(space, z, center) + space.log_volume
+    log_ratio = marginal.log_prob(space, z, center) + space.log_volume
     return round(abs(float(torch.expm1(log_ratio.clamp(max=0)).mean())), 4)
 
 

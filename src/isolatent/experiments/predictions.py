@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from isolatent.evaluation import (
-    Guarantee,
-    derive_guarantee,
-    matching_head,
-    matching_similarity,
-)
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.image_cells import ImageCell
+from isolatent.theory import Guarantee, derive_guarantee, matching_head, matching_similarity
 
 __all__ = ["expected_guarantee"]
 

@@ -16,7 +16,8 @@ def sample_factors(pairs: FactorPairs, count: int, generator: Generator) -> Tens
 
     Example:
         >>> import torch, isolatent as iso
-        >>> pairs = iso.FactorPairs(iso.Sprites(), iso.natural_transitions(), continuous=True)
+        >>> moves = iso.datasets.synthetic_transitions()
+        >>> pairs = FactorPairs(iso.datasets.Sprites(), moves, continuous=True)
         >>> y = sample_factors(pairs, 4, torch.Generator().manual_seed(0))
         >>> y.dtype, pairs.observe(y).shape
         (torch.float64, torch.Size([4, 1, 64, 64]))

@@ -57,7 +57,7 @@ def page_of_fit(
 
     Example:
         >>> import isolatent as iso
-        >>> model = iso.ContrastiveICA(2, recipe=iso.Recipe(steps=2, batch=32), random_state=0)
+        >>> model = iso.ContrastiveICA(2, recipe=iso.Recipe(max_steps=2), random_state=0)
         >>> x = np.random.default_rng(0).normal(size=(90, 2)).cumsum(axis=0)
         >>> page = page_of_fit(model.fit(x), x)
         >>> page.cells[0].name, len(page.cells[0].codes)

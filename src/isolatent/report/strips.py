@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isolatent.experiments.strips import DEAD
+from isolatent.experiments.latent_traversal import DEAD
 from isolatent.report.markup import Markup, element
 from isolatent.report.page import Cell
 from isolatent.report.parts import figure, part

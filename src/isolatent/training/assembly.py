@@ -34,7 +34,7 @@ from isolatent.encoders import (
     Straightening,
     Whitening,
 )
-from isolatent.evaluation import (
+from isolatent.theory import (
     POTENTIALS,
     Guarantee,
     derive_guarantee,

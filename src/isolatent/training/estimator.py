@@ -21,8 +21,8 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
-from isolatent.evaluation import check_beliefs
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs
+from isolatent.theory import check_beliefs
 from isolatent.training.assembly import (
     ENCODERS,
     Beliefs,
@@ -31,13 +31,13 @@ from isolatent.training.assembly import (
     guarantee_of,
     head_of,
 )
+from isolatent.training.calibration import finish
 from isolatent.training.checkpoints import Checkpoints
-from isolatent.training.finishing import finish
-from isolatent.training.loop import Training, fit_encoder
+from isolatent.training.devices import Processes, connect
+from isolatent.training.engine import Training, fit_encoder
 from isolatent.training.observations import TakesObservations
-from isolatent.training.preparation import HELD_OUT_PAIRS, HOLD_OUT_FROM, prepare
-from isolatent.training.processes import Processes, connect
 from isolatent.training.recipe import Recipe
+from isolatent.training.setup import HELD_OUT_PAIRS, HOLD_OUT_FROM, prepare
 from isolatent.training.steps import Step
 from isolatent.training.storage import load_model, save_model, to_plain
 from isolatent.worlds import World
@@ -81,7 +81,7 @@ class ContrastiveICA(
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
         accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
         devices: Devices, or processes on the CPU, on this machine.
-        nodes: Machines.
+        num_nodes: Machines.
         precision: ``"32-true"``, or ``"bf16-mixed"`` to run the encoder in bfloat16.
 
     Attributes:
@@ -97,7 +97,8 @@ class ContrastiveICA(
         >>> world = iso.World(
         ...     iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0
         ... )
-        >>> model = iso.ContrastiveICA(3, recipe=iso.Recipe(steps=50, batch=128), random_state=0)
+        >>> recipe = iso.Recipe(max_steps=50, batch_size=128)
+        >>> model = iso.ContrastiveICA(3, recipe=recipe, random_state=0)
         >>> z_hat = model.fit(world).transform(world.sample_pairs(5)[0])
         >>> z_hat.shape
         (5, 3)
@@ -119,7 +120,7 @@ class ContrastiveICA(
         random_state: int | np.random.RandomState | None = None,
         accelerator: str = "auto",
         devices: int = 1,
-        nodes: int = 1,
+        num_nodes: int = 1,
         precision: str = "32-true",
     ) -> None:
         self.n_components = n_components
@@ -135,7 +136,7 @@ class ContrastiveICA(
         self.random_state = random_state
         self.accelerator = accelerator
         self.devices = devices
-        self.nodes = nodes
+        self.num_nodes = num_nodes
         self.precision = precision
 
     def fit(
@@ -174,16 +175,16 @@ class ContrastiveICA(
         source = self._as_source(X, X_pos, groups, reset=True)
         if self.recipe is None and isinstance(source, ArrayPairs | SeriesPairs):
             # Few pairs are learned by heart in few steps; smaller batches see more of them.
-            together = self.devices * self.nodes
+            together = self.devices * self.num_nodes
             batch = max(2, len(source) // (FEWEST_BATCHES * together)) * together
-            recipe = replace(recipe, batch=min(recipe.batch, batch))
+            recipe = replace(recipe, batch_size=min(recipe.batch_size, batch))
         place = resume if resume is not None else checkpoint
         checkpoints = None if place is None else Checkpoints(place)
         saved = None if resume is None or checkpoints is None else checkpoints.latest()
         seed = self._draw_seed()
         if saved is not None and not isinstance(self.random_state, Integral):
             seed = saved.record["identity"]["seed"]  # repeat what was drawn from no seed
-        processes = connect(self.accelerator, self.devices, self.nodes, self.precision)
+        processes = connect(self.accelerator, self.devices, self.num_nodes, self.precision)
         seed = processes.agree(seed)
         training, source, held_out = self._prepare(source, seed, recipe, beliefs, processes)
         identity = self._identity(seed, recipe) | {"data": _digest(held_out)}
@@ -234,9 +235,9 @@ class ContrastiveICA(
             processes = connect(self.accelerator, 1, 1, self.precision)
             self._training, _, _ = self._prepare(source, seed, recipe, beliefs, processes, False)
         training = self._training
-        pairs = len(source) if isinstance(source, ArrayPairs | SeriesPairs) else recipe.batch
-        for _ in range(math.ceil(pairs / recipe.batch)):
-            x, x_pos = source.sample(recipe.batch, training.generator)
+        pairs = len(source) if isinstance(source, ArrayPairs | SeriesPairs) else recipe.batch_size
+        for _ in range(math.ceil(pairs / recipe.batch_size)):
+            x, x_pos = source.sample(recipe.batch_size, training.generator)
             training.pace.cooling_from = training.pace.total = training.number + 1
             loss = training.advance(x, x_pos)
             number = training.number + 1

@@ -12,6 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
+from isolatent.datasets import FactorWorld
 from isolatent.pairs import (
     ArrayPairs,
     PairSource,
@@ -21,7 +22,7 @@ from isolatent.pairs import (
     release_pages,
 )
 from isolatent.training.assembly import dtype_of
-from isolatent.worlds import FactorWorld, World
+from isolatent.worlds import World
 
 __all__ = ["TakesObservations", "is_source"]
 

@@ -19,8 +19,8 @@ class Recipe:
     gave.
 
     Args:
-        steps: Optimiser steps at most; a run that no longer gains stops before.
-        batch: Pairs per step; each pair's negatives are the others.
+        max_steps: Optimiser steps at most; a run that no longer gains stops before.
+        batch_size: Pairs per step; each pair's negatives are the others.
         learning_rate: Peak learning rate η.
         scale_rate: Learning rate of scales, weights, radii and bounds, which are kept as
             logarithms, as a multiple of η.
@@ -32,15 +32,15 @@ class Recipe:
         weight_decay: AdamW's decoupled decay of the encoder's weights.
         saturation: InfoNCE below this share of log B counts as saturated: positives are nearer
             than nearly all negatives, and there is next to no gradient. Training then goes on with
-            :class:`isolatent.SaturatedInfoNCE`, if the estimator chose the loss.
+            :class:`isolatent.contrast.SaturatedInfoNCE`, if the estimator chose the loss.
         tolerance: A run has reached its plateau when its last quarter was better than the one
             before by less than this share of all that was gained.
-        part: Observations, two a pair, that go through the encoder at a time, to save memory: the
+        chunk_size: Observations, two a pair, that the encoder takes at a time, to save memory: the
             gradients are those of the whole batch with all its negatives. None for all at once.
     """
 
-    steps: int = 50_000
-    batch: int = 1024
+    max_steps: int = 50_000
+    batch_size: int = 1024
     learning_rate: float = 2e-2
     scale_rate: float = 5.0
     warmup: int = 100
@@ -50,11 +50,11 @@ class Recipe:
     weight_decay: float = 1e-2
     saturation: float = 0.15
     tolerance: float = 5e-3
-    part: int | None = None
+    chunk_size: int | None = None
 
     def __post_init__(self) -> None:
-        check_integer("steps", self.steps, at_least=1)
-        check_integer("batch", self.batch, at_least=2)
+        check_integer("max_steps", self.max_steps, at_least=1)
+        check_integer("batch_size", self.batch_size, at_least=2)
         check_real("learning_rate", self.learning_rate, above=0)
         check_real("scale_rate", self.scale_rate, above=0)
         check_integer("warmup", self.warmup, at_least=0)
@@ -64,8 +64,8 @@ class Recipe:
         check_real("weight_decay", self.weight_decay, at_least=0)
         check_real("saturation", self.saturation, at_least=0, below=1)
         check_real("tolerance", self.tolerance, at_least=0)
-        if self.part is not None:
-            check_integer("part", self.part, at_least=1)
+        if self.chunk_size is not None:
+            check_integer("chunk_size", self.chunk_size, at_least=1)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as plain data; ``Recipe(**recipe.to_dict()) == recipe``."""

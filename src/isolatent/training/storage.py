@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from isolatent.evaluation import Guarantee
+from isolatent.theory import Guarantee
 from isolatent.training.assembly import Beliefs, build_encoder, build_loss, dtype_of
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
 from isolatent.training.recipe import Recipe

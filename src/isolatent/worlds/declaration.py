@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import fields
 from typing import Any
 
-from isolatent.worlds.distributions import Distribution, GaussianCopula, Independent, Uniform
-from isolatent.worlds.generalized_normal import GeneralizedNormal, Laplace, Normal
-from isolatent.worlds.mixings import FlowMixing, Identity, InvertibleMLP, Linear, Mixing
-from isolatent.worlds.spaces import Box, CubeGrid, Euclidean, HollowBall, Product, Space, Sphere
-from isolatent.worlds.spherical import AnisotropicNormal, ShellNormal, VonMisesFisher
-from isolatent.worlds.sprite_mixing import SpriteMixing
+from isolatent.worlds.distributions import Distribution, Independent
+from isolatent.worlds.mixings import Mixing
+from isolatent.worlds.spaces import Product, Space
 
-__all__ = ["from_dict", "to_dict"]
+__all__ = ["declared_classes", "from_dict", "to_dict"]
 
 Declared = Space | Distribution | Mixing
 
-KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        *(Sphere, Box, Euclidean, HollowBall, CubeGrid, Product),
-        *(Uniform, GaussianCopula, Independent, GeneralizedNormal, Normal, Laplace),
-        *(VonMisesFisher, AnisotropicNormal, ShellNormal),
-        *(Identity, Linear, InvertibleMLP, FlowMixing, SpriteMixing),
-    )
-}
+
+def declared_classes() -> dict[str, type[Any]]:
+    """Return the concrete spaces, distributions and mixings by name, users' own included.
+
+    A class is known from the moment its module is imported.
+
+    Example:
+        >>> declared_classes()["Box"]
+        <class 'isolatent.worlds.spaces.Box'>
+    """
+    found: dict[str, type[Any]] = {}
+    queue: list[type[Any]] = [Space, Distribution, Mixing]
+    while queue:
+        kind = queue.pop(0)
+        queue += kind.__subclasses__()
+        if not inspect.isabstract(kind) and not kind.__name__.startswith("_"):
+            found.setdefault(kind.__name__, kind)
+    return found
 
 
 def to_dict(declared: Declared) -> dict[str, Any]:
     """The class's name under ``kind``, and the arguments of its constructor.
 
     Example:
+        >>> from isolatent.worlds import Box
         >>> to_dict(Box(2))
         {'kind': 'Box', 'n': 2, 'low': 0.0, 'high': 1.0}
     """
@@ -58,9 +66,13 @@ def from_dict(spec: dict[str, Any]) -> Any:
     if not isinstance(spec, dict) or "kind" not in spec:
         raise ValueError(f"a declaration must be a dict with the key 'kind', got {spec!r}")
     arguments = {name: value for name, value in spec.items() if name != "kind"}
-    kind = KINDS.get(spec["kind"]) if isinstance(spec["kind"], str) else None
+    known = declared_classes()
+    kind = known.get(spec["kind"]) if isinstance(spec["kind"], str) else None
     if kind is None:
-        raise ValueError(f"kind must be one of {sorted(KINDS)}, got {spec['kind']!r}")
+        raise ValueError(
+            f"kind must be one of {sorted(known)}, got {spec['kind']!r}; a class of another module "
+            "is known once that module is imported"
+        )
     if kind in (Product, Independent):
         name = "spaces" if kind is Product else "parts"
         children = arguments.get(name)

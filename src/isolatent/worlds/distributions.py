@@ -50,7 +50,7 @@ class Distribution(ABC):
                 raise
 
     def normalised(self, space: Space) -> bool:
-        """Whether :meth:`log_density` on ``space`` integrates to one, or lacks a constant."""
+        """Whether :meth:`log_prob` on ``space`` integrates to one, or lacks a constant."""
         self.check(space)
         return all(part._normalised(factor) for part, factor in self._dealt(space))
 
@@ -69,7 +69,7 @@ class Distribution(ABC):
         ]
         return draws[0] if len(draws) == 1 else torch.cat(draws, dim=-1)
 
-    def log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
+    def log_prob(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         """Log-density (N,) of each row of ``value`` around the same row of ``center``.
 
         It is with respect to volume (area on a sphere), minus infinity outside the space, and

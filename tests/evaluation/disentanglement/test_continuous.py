@@ -10,7 +10,6 @@ from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import (
     beta_vae_score,
     dci,
-    derive_guarantee,
     explicitness,
     factor_vae_score,
     mcc,
@@ -18,6 +17,7 @@ from isolatent.evaluation import (
     modularity,
     sap,
 )
+from isolatent.theory import derive_guarantee
 
 ROWS = np.arange(60)
 FACTORS = np.stack([ROWS % 40, ROWS % 2, ROWS % 50], axis=1)  # 40, 2 and 50 values

@@ -8,7 +8,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 
 from isolatent.evaluation import dci
 from isolatent.evaluation.disentanglement import presorted
-from isolatent.evaluation.disentanglement.boosters import boost
+from isolatent.evaluation.disentanglement.boosting import boost
 from isolatent.evaluation.disentanglement.dci import completeness, dci_of, disentanglement
 from isolatent.evaluation.disentanglement.samples import split
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from isolatent.evaluation import INVARIANCES
+from isolatent.theory import INVARIANCES
 
 TEXT = (Path(__file__).parents[3] / "docs/metrics.md").read_text()
 

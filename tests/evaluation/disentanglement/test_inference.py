@@ -11,7 +11,7 @@ from isolatent.encoders import ConvEncoder
 from isolatent.evaluation import EncodedGrid
 from isolatent.evaluation.disentanglement.inference import has_known_layers, in_threads, prepared
 
-FEW = Recipe(steps=30, batch=32)
+FEW = Recipe(max_steps=30, batch_size=32)
 VECTORS = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).cumsum(0)
 IMAGES = torch.rand(64, 1, 64, 64, generator=torch.Generator().manual_seed(0))
 
@@ -41,9 +41,9 @@ def fitted():
     images = ContrastiveICA(2, encoder="conv", recipe=FEW, random_state=0)
     yield images.fit(IMAGES), IMAGES
     yield ContrastiveICA(2, recipe=FEW, random_state=0).fit(VECTORS.double()), VECTORS.double()
-    yield BetaVAE(2, steps=2, random_state=0).fit(VECTORS), VECTORS
-    yield BetaVAE(2, steps=2, random_state=0).fit(IMAGES), IMAGES
-    yield SupervisedEncoder(2, steps=100, batch=32).fit(VECTORS, VECTORS[:, :2]), VECTORS
+    yield BetaVAE(2, max_steps=2, random_state=0).fit(VECTORS), VECTORS
+    yield BetaVAE(2, max_steps=2, random_state=0).fit(IMAGES), IMAGES
+    yield SupervisedEncoder(2, max_steps=100, batch_size=32).fit(VECTORS, VECTORS[:, :2]), VECTORS
 
 
 @pytest.mark.filterwarnings("ignore::isolatent.checks.IsolatentWarning")

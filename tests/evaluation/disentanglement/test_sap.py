@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 
 from isolatent.evaluation import sap
-from isolatent.evaluation.disentanglement.margins import separate_classes
+from isolatent.evaluation.disentanglement.linear_svm import separate_classes
 from isolatent.evaluation.disentanglement.samples import split
 from isolatent.evaluation.disentanglement.sap import predict, sap_of
 

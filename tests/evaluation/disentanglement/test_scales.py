@@ -3,19 +3,11 @@
 import numpy as np
 import pytest
 
-from isolatent.evaluation import (
-    INVARIANCES,
-    dci,
-    explicitness,
-    factor_vae_score,
-    mcc,
-    mig,
-    modularity,
-    sap,
-)
+from isolatent.evaluation import dci, explicitness, factor_vae_score, mcc, mig, modularity, sap
 from isolatent.evaluation.columns import binary_exponents
-from isolatent.evaluation.disentanglement.boosters import boost
+from isolatent.evaluation.disentanglement.boosting import boost
 from isolatent.evaluation.disentanglement.samples import split
+from isolatent.theory import INVARIANCES
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # nothing may overflow
 

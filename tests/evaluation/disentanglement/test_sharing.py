@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
+from isolatent.datasets import FactorArray, PackedImages, Sprites
 from isolatent.encoders import BoxHead, ConvEncoder
 from isolatent.evaluation import EncodedGrid
 from isolatent.evaluation.disentanglement.grid import SAMPLED
 from isolatent.evaluation.disentanglement.sharing import shared_encoder
-from isolatent.worlds import FactorArray, PackedImages, Sprites
 
 
 def drawn(window, places, count=3, seed=0):

@@ -14,11 +14,11 @@ from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import (
     EncodedGrid,
     Interval,
-    derive_guarantee,
     evaluate_disentanglement,
     factor_vae_score,
     mig,
 )
+from isolatent.theory import derive_guarantee
 
 FEW = {"train": 400, "held_out": 200, "batch": 16, "resamples": 40, "booster": "presorted"}
 

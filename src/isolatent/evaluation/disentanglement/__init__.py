@@ -1,13 +1,13 @@
 """How disentangled codes are: the published metrics, on arrays or on a world's whole grid."""
 
+from isolatent.evaluation.disentanglement.betavae_factorvae import beta_vae_score, factor_vae_score
 from isolatent.evaluation.disentanglement.dci import DCI, dci
 from isolatent.evaluation.disentanglement.explicitness import explicitness
-from isolatent.evaluation.disentanglement.gaps import mig
 from isolatent.evaluation.disentanglement.grid import EncodedGrid, GridWorld
+from isolatent.evaluation.disentanglement.mig import mig
 from isolatent.evaluation.disentanglement.modularity import modularity
 from isolatent.evaluation.disentanglement.sap import sap
 from isolatent.evaluation.disentanglement.suite import Disentanglement, evaluate_disentanglement
-from isolatent.evaluation.disentanglement.votes import beta_vae_score, factor_vae_score
 
 __all__ = [
     "DCI",

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from isolatent.checks import check_one_of
 from isolatent.evaluation.columns import Array
-from isolatent.evaluation.disentanglement.boosters import BOOSTERS, boost, thread_count
+from isolatent.evaluation.disentanglement.boosting import BOOSTERS, boost, thread_count
 from isolatent.evaluation.disentanglement.samples import Split, split
-from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled
-from isolatent.evaluation.invariances import check_guarantee
+from isolatent.theory.guarantee import Guarantee
+from isolatent.theory.invariances import check_guarantee
 
 __all__ = ["DCI", "completeness", "dci", "dci_of", "disentanglement"]
 

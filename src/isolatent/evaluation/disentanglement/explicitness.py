@@ -7,11 +7,11 @@ from numpy.typing import ArrayLike
 
 from isolatent.evaluation.assignment import Indices
 from isolatent.evaluation.columns import Array, binary_exponents, dense_ranks, mid_ranks
-from isolatent.evaluation.disentanglement.boosters import thread_count
+from isolatent.evaluation.disentanglement.boosting import thread_count
 from isolatent.evaluation.disentanglement.samples import Classes, Split, split
-from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled
-from isolatent.evaluation.invariances import check_guarantee
+from isolatent.theory.guarantee import Guarantee
+from isolatent.theory.invariances import check_guarantee
 
 __all__ = ["explicitness", "explicitness_of"]
 

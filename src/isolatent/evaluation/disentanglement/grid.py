@@ -16,7 +16,7 @@ from isolatent.evaluation.columns import Array, as_columns
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
 
-    from isolatent.worlds import PackedImages
+    from isolatent.datasets import PackedImages
 
 __all__ = ["EncodedGrid", "GridWorld"]
 
@@ -192,9 +192,9 @@ class EncodedGrid:
         """Return the codes of points, window by window, if the images and the encoder allow it."""
         if self._module is None or 2 * len(points) < len(self.world):
             return None  # every place of a window is encoded, which should be worth it
+        from isolatent.datasets import Sprites
         from isolatent.evaluation.disentanglement.inference import in_threads
         from isolatent.evaluation.disentanglement.sharing import shared_encoder
-        from isolatent.worlds import Sprites
 
         # Of others nothing is known: what they call a grid may be anything.
         if not isinstance(self.world, Sprites):

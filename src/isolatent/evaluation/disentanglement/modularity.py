@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isolatent.evaluation.columns import Array
-from isolatent.evaluation.disentanglement.information import Information, information
+from isolatent.evaluation.disentanglement.mutual_information import Information, information
 from isolatent.evaluation.disentanglement.samples import sample
-from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled
-from isolatent.evaluation.invariances import check_guarantee
+from isolatent.theory.guarantee import Guarantee
+from isolatent.theory.invariances import check_guarantee
 
 __all__ = ["modularity", "modularity_of"]
 

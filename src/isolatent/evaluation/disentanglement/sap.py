@@ -7,11 +7,11 @@ import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from isolatent.evaluation.columns import Array, as_factors_and_codes, standardise
-from isolatent.evaluation.disentanglement.gaps import top_two
+from isolatent.evaluation.disentanglement.mig import top_two
 from isolatent.evaluation.disentanglement.samples import Classes, Split, split
-from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import Resampled, correlations
-from isolatent.evaluation.invariances import check_guarantee
+from isolatent.theory.guarantee import Guarantee
+from isolatent.theory.invariances import check_guarantee
 
 __all__ = ["sap", "sap_of"]
 
@@ -90,7 +90,7 @@ def sap_of(points: Split) -> Resampled:
 
 def predict(values: Array, classes: Classes, new_values: Array) -> Classes:
     """Return the classes predicted at new values of a code, fitted to its ascending values."""
-    from isolatent.evaluation.disentanglement.margins import separate_classes
+    from isolatent.evaluation.disentanglement.linear_svm import separate_classes
 
     present, labels = np.unique(classes, return_inverse=True)
     if len(present) == 1 or values[0] == values[-1]:

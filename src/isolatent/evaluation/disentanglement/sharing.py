@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
+from isolatent.datasets import PackedImages
 from isolatent.encoders import ConvEncoder
 from isolatent.evaluation.columns import Array
 from isolatent.evaluation.disentanglement.inference import prepared
-from isolatent.worlds import PackedImages
 
 __all__ = ["shared_encoder"]
 

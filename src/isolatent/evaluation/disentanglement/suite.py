@@ -12,25 +12,25 @@ import numpy as np
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of, check_real
 from isolatent.evaluation.assignment import Indices
 from isolatent.evaluation.disentanglement.batches import draw_groups, draw_pairs
-from isolatent.evaluation.disentanglement.boosters import BOOSTERS
+from isolatent.evaluation.disentanglement.betavae_factorvae import beta_vae_of, factor_vae_of
+from isolatent.evaluation.disentanglement.boosting import BOOSTERS
 from isolatent.evaluation.disentanglement.dci import dci_of
 from isolatent.evaluation.disentanglement.explicitness import explicitness_of
-from isolatent.evaluation.disentanglement.gaps import mig_of
 from isolatent.evaluation.disentanglement.grid import EncodedGrid, GridWorld
-from isolatent.evaluation.disentanglement.information import information
+from isolatent.evaluation.disentanglement.mig import mig_of
 from isolatent.evaluation.disentanglement.modularity import modularity_of
+from isolatent.evaluation.disentanglement.mutual_information import information
 from isolatent.evaluation.disentanglement.samples import Sample, Split
 from isolatent.evaluation.disentanglement.sap import sap_of
-from isolatent.evaluation.disentanglement.votes import beta_vae_of, factor_vae_of
-from isolatent.evaluation.guarantees import Guarantee
 from isolatent.evaluation.intervals import (
     Interval,
     Resampled,
     percentile_interval,
     resampled,
 )
-from isolatent.evaluation.invariances import objection
 from isolatent.evaluation.scores import mcc
+from isolatent.theory.guarantee import Guarantee
+from isolatent.theory.invariances import objection
 
 __all__ = ["Disentanglement", "evaluate_disentanglement"]
 

@@ -1,0 +1,284 @@
+"""What all contrastive losses share: who is compared with whom, and the scores of the pairs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import NamedTuple, overload
+
+import torch
+from torch import Tensor, nn
+
+from isolatent.checks import check_one_of
+from isolatent.contrast.distributed import average_value, check_processes, gather_rows, row_offset
+from isolatent.contrast.kernels import ENGINES, choose_engine, row_logsumexp
+from isolatent.contrast.similarities import Similarity
+
+__all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives"]
+
+HALVES = (torch.float16, torch.bfloat16)
+POLICIES = ("across", "within", "both", "given")
+
+
+class Candidates(NamedTuple):
+    """Columns to compare every row with."""
+
+    codes: Tensor  # (M, n), or (B, K, n): K of their own for each row
+    potential: Tensor | None  # (M,) or (B, K)
+    skip: Tensor | None  # for each row the column that does not count
+    positive: bool = False  # whether that column is the row's own positive
+
+    @property
+    def per_row(self) -> int:
+        """How many of them count for each row."""
+        return self.codes.shape[-2] - (self.skip is not None)
+
+
+class Direction(NamedTuple):
+    """One way of asking: these rows, which of the candidates is your partner?"""
+
+    rows: Tensor  # (B, n)
+    row_potential: Tensor | None  # (B,)
+    positive: Tensor  # scores of the positive pairs (B,)
+    negatives: list[Candidates]
+
+
+def count_negatives(direction: Direction) -> int:
+    """How many negatives each row has; none at all is an error."""
+    count = sum(candidates.per_row for candidates in direction.negatives)
+    if count == 0:
+        raise ValueError(
+            "there are no negatives: a batch of one pair has none; give more pairs, or pass "
+            "negatives="
+        )
+    return count
+
+
+class ContrastiveLoss(nn.Module, ABC):
+    r"""A loss of codes h (B, n) and their positives h' (B, n).
+
+    Scores are :math:`s(u, v) = -d(u, v) - α(u) - α̃(v)`, u an anchor and v a candidate for its
+    positive. No B × B array is ever stored, unless the engine is ``"dense"``. Half-precision codes
+    are taken in float32, also under autocast: scores need more than three digits.
+
+    Negatives of anchor i, by policy: ``"across"``, the positives h'_j of the others; ``"within"``,
+    the other anchors h_j; ``"both"``; or ``"given"``, only those passed as ``negatives``. A row is
+    never its own negative, nor is its positive.
+
+    Args:
+        similarity: -d, such as ``Dot()`` or ``Lp(p=1)``.
+        symmetric: Whether to average with the same loss in which h' asks and h answers.
+        negatives_from: The policy.
+        potential: The module α, from codes (B, n) to numbers (B,); None for 0.
+        potential_pos: The module α̃ on candidates; None for 0.
+        engine: ``"auto"``, ``"dense"``, ``"blockwise"`` or ``"numba"``: see
+            :mod:`isolatent.contrast.kernels`.
+        gather: Whether candidates come from all processes of ``torch.distributed``.
+    """
+
+    def __init__(
+        self,
+        similarity: Similarity,
+        *,
+        symmetric: bool = True,
+        negatives_from: str = "across",
+        potential: nn.Module | None = None,
+        potential_pos: nn.Module | None = None,
+        engine: str = "auto",
+        gather: bool = False,
+    ) -> None:
+        super().__init__()
+        if not isinstance(similarity, Similarity):
+            raise TypeError(f"similarity must be a Similarity such as Dot(), got {similarity!r}")
+        for name, module in (("potential", potential), ("potential_pos", potential_pos)):
+            if module is not None and not isinstance(module, nn.Module):
+                raise TypeError(f"{name} must be a module or None, got {module!r}")
+        self.similarity = similarity
+        self.symmetric = symmetric
+        self.negatives_from = check_one_of("negatives_from", negatives_from, POLICIES)
+        self.potential = potential
+        self.potential_pos = potential_pos
+        self.engine = check_one_of("engine", engine, ENGINES)
+        self.gather = gather
+
+    def forward(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None = None) -> Tensor:
+        """The loss, a number.
+
+        Args:
+            h: Codes of the anchors (B, n).
+            h_pos: Codes of their positives (B, n).
+            negatives: Further negatives: (K, n) for all anchors, or (B, K, n), K for each, which
+                belong to the anchors and need ``symmetric=False``. With ``gather=True`` each
+                process gives its own share of the (K, n). Detach them if no gradient shall flow,
+                as for a queue of past codes.
+        """
+        self._check(h, h_pos, negatives)
+        with torch.autocast(h.device.type, enabled=False):
+            codes = [
+                x.float() if x is not None and x.dtype in HALVES else x
+                for x in (h, h_pos, negatives)
+            ]
+            loss = self._value(codes[0], codes[1], codes[2])  # type: ignore[arg-type]
+            return average_value(loss) if self.gather else loss
+
+    def _value(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> Tensor:
+        directions = self._directions(h, h_pos, negatives)
+        return torch.stack([self._one_way(direction) for direction in directions]).mean()
+
+    @abstractmethod
+    def _one_way(self, direction: Direction) -> Tensor:
+        """The loss of one direction, averaged over its rows."""
+
+    def _directions(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> list[Direction]:
+        alpha, alpha_pos = _potential(self.potential, h), _potential(self.potential_pos, h_pos)
+        positive = self.similarity(h, h_pos)
+        for term in (alpha, alpha_pos):
+            positive = positive if term is None else positive - term
+        sides = [(h, alpha, h_pos, alpha_pos, self.potential_pos)]
+        if self.symmetric:
+            sides.append((h_pos, alpha_pos, h, alpha, self.potential))
+        return [
+            Direction(
+                rows,
+                row_potential,
+                positive,
+                [
+                    *self._in_batch(rows, others, other_potential, module),
+                    *self._given(negatives, module),
+                ],
+            )
+            for rows, row_potential, others, other_potential, module in sides
+        ]
+
+    def _in_batch(
+        self, rows: Tensor, others: Tensor, other_potential: Tensor | None, module: nn.Module | None
+    ) -> list[Candidates]:
+        """Candidates from the other view and from the rows' own, by policy, without self-pairs."""
+        found = []
+        own = torch.arange(len(rows), device=rows.device)
+        if self.gather:
+            own = own + row_offset(len(rows))
+        if self.negatives_from in ("across", "both"):
+            potential = self._everyone(other_potential)
+            found.append(Candidates(self._everyone(others), potential, own, positive=True))
+        if self.negatives_from in ("within", "both"):
+            potential = self._everyone(_potential(module, rows))
+            found.append(Candidates(self._everyone(rows), potential, own))
+        return found
+
+    def _given(self, negatives: Tensor | None, module: nn.Module | None) -> list[Candidates]:
+        if negatives is None:
+            return []
+        potential = _potential(module, negatives.flatten(0, -2))
+        if negatives.ndim == 3:
+            own = None if potential is None else potential.view(negatives.shape[:-1])
+            return [Candidates(negatives, own, None)]
+        return [Candidates(self._everyone(negatives), self._everyone(potential), None)]
+
+    @overload
+    def _everyone(self, rows: Tensor) -> Tensor: ...
+    @overload
+    def _everyone(self, rows: Tensor | None) -> Tensor | None: ...
+    def _everyone(self, rows: Tensor | None) -> Tensor | None:
+        """These rows from all processes, if the loss gathers."""
+        return gather_rows(rows) if self.gather and rows is not None else rows
+
+    def _logsumexps(self, direction: Direction, times: float = 1.0) -> list[Tensor]:
+        """Log-sum-exps (B,) of the scores, times a factor, for each set of negatives."""
+        return [
+            self._reduce(row_logsumexp, lambda s: s.logsumexp(1), direction, candidates, times)
+            for candidates in direction.negatives
+            if candidates.per_row
+        ]
+
+    def _reduce(
+        self,
+        kernel: Callable[..., Tensor],
+        own: Callable[[Tensor], Tensor],
+        direction: Direction,
+        candidates: Candidates,
+        times: float = 1.0,
+    ) -> Tensor:
+        """A reduction (B,) of the scores, times a factor, of each row with its candidates.
+
+        ``kernel`` reduces over shared columns, ``own`` a dense (B, K) array of own ones.
+        """
+        codes, column_potential, skip, _ = candidates
+        row_potential = direction.row_potential
+        if codes.ndim == 3:
+            scores = self.similarity(direction.rows.unsqueeze(1), codes)
+            if row_potential is not None:
+                scores = scores - row_potential.unsqueeze(1)
+            if column_potential is not None:
+                scores = scores - column_potential
+            return own(times * scores)
+        return kernel(
+            direction.rows,
+            codes,
+            p=self.similarity.p,
+            weights=times * self.similarity.coordinate_weights(codes.shape[-1]).to(codes.dtype),
+            row_potential=None if row_potential is None else times * row_potential,
+            column_potential=None if column_potential is None else times * column_potential,
+            skip=skip,
+            engine=self.engine,
+        )
+
+    def _check(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> None:
+        for name, codes in (("h", h), ("h_pos", h_pos), ("negatives", negatives)):
+            if codes is None:
+                continue
+            if not isinstance(codes, Tensor) or not codes.is_floating_point():
+                got = codes.dtype if isinstance(codes, Tensor) else type(codes).__name__
+                raise TypeError(f"{name} must be a tensor of floats, got {got}")
+            if codes.dtype != h.dtype or codes.device != h.device:
+                raise TypeError(
+                    f"{name} must have h's dtype and device, {h.dtype} on {h.device}, "
+                    f"got {codes.dtype} on {codes.device}"
+                )
+        if h.ndim != 2 or h.shape != h_pos.shape or 0 in h.shape:
+            raise ValueError(
+                "h and h_pos must have the same shape (B, n) with B and n at least 1, got "
+                f"{tuple(h.shape)} and {tuple(h_pos.shape)}"
+            )
+        if negatives is not None:
+            b, n = h.shape
+            fits = negatives.ndim == 2 or (negatives.ndim == 3 and len(negatives) == b)
+            if not fits or negatives.shape[-1] != n or 0 in negatives.shape:
+                raise ValueError(
+                    f"negatives must have shape (K, {n}) or ({b}, K, {n}), "
+                    f"got {tuple(negatives.shape)}"
+                )
+            if negatives.ndim == 3 and self.symmetric:
+                raise ValueError(
+                    f"negatives {tuple(negatives.shape)} belong to the anchors, and the positives "
+                    "would have none of their own: use symmetric=False"
+                )
+        elif self.negatives_from == "given":
+            raise ValueError("negatives must be given when negatives_from='given'")
+        if self.gather:
+            check_processes()
+        choose_engine(self.engine, h)
+        if h.device.type == "cpu":  # elsewhere looking at values would wait for the device
+            _check_finite("h", h)
+            _check_finite("h_pos", h_pos)
+            if negatives is not None:
+                _check_finite("negatives", negatives)
+
+
+def _check_finite(name: str, codes: Tensor) -> None:
+    finite = codes.isfinite().flatten(1).all(1)
+    if not bool(finite.all()):
+        row = int((~finite).nonzero()[0])
+        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+
+
+def _potential(module: nn.Module | None, codes: Tensor) -> Tensor | None:
+    if module is None:
+        return None
+    values: Tensor = module(codes)
+    if values.shape != codes.shape[:1]:
+        raise ValueError(
+            f"a potential must map codes {tuple(codes.shape)} to numbers ({len(codes)},), "
+            f"got {tuple(values.shape)} from {module!r}"
+        )
+    return values

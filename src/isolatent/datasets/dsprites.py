@@ -1,0 +1,150 @@
+"""The file of dSprites, for those who have it."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isolatent.datasets.cache import cached_array, digest
+from isolatent.datasets.factor_grid import FactorArray
+from isolatent.datasets.packed import PackedImages
+from isolatent.datasets.sprites import SIZES, factors_of
+
+__all__ = ["load_dsprites"]
+
+FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
+SIDE = 64
+CHUNK = 4096  # images that are unpacked at a time: 16 MB
+
+
+def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = True) -> FactorArray:
+    r"""The real dSprites, as a world: the file's images, in the file's order.
+
+    Factors are those that vary: shape (square, ellipse, heart), scale, orientation, x, y. Images
+    are kept as bits, 377 MB instead of 3 GB, and the file is never in memory as a whole. Unpacking
+    it takes some ten seconds; with ``cache`` the bits are kept on the disk (see
+    :mod:`isolatent.datasets.cache`) under the hash of the file. Nothing in the file is unpickled.
+
+    Args:
+        path: ``dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz``, or the directory it is in; by
+            default the directory in the environment variable ``ISOLATENT_DATA``.
+        cache: Whether to keep the packed bits on the disk.
+
+    Raises:
+        FileNotFoundError: If it is not there.
+        ValueError: If it is not the file that is expected.
+    """
+    where = _locate(path)
+    if cache:
+        bits = cached_array("dsprites", digest(where), lambda: _pack(where, SIZES, SIDE))
+    else:
+        bits = _pack(where, SIZES, SIDE)
+    return _world(bits, SIZES, SIDE)
+
+
+def _world(bits: NDArray[np.uint8], sizes: Sequence[int], side: int) -> FactorArray:
+    return FactorArray(PackedImages(bits, (side, side)), sizes, **factors_of(sizes))
+
+
+def _locate(path: str | os.PathLike[str] | None) -> Path:
+    if path is None:
+        folder = os.environ.get("ISOLATENT_DATA")
+        if not folder:
+            raise ValueError(
+                f"path must be {FILE} or its directory, or ISOLATENT_DATA must name that "
+                "directory; got neither"
+            )
+        path = folder
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path must be {FILE} or its directory, or None, got {path!r}")
+    where = Path(path)
+    where = where / FILE if where.is_dir() else where
+    if not where.is_file():
+        raise FileNotFoundError(f"{where}: does not exist; it is the file of dSprites")
+    return where
+
+
+def _pack(path: Path, sizes: Sequence[int], side: int) -> NDArray[np.uint8]:
+    """Check the file's arrays, and pack its images as they are read."""
+    count = int(np.prod(sizes))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+            for name in ("imgs", "latents_classes"):
+                if name not in names:
+                    raise ValueError(f"{path.name}: has no array {name!r}; it has {sorted(names)}")
+            with archive.open("latents_classes.npy") as file:
+                _check_order(path, file, sizes)
+            with archive.open("imgs.npy") as file:
+                _header(path, "imgs", file, (count, side, side), "bu")
+                return _packed(path, file, count, side * side)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise ValueError(f"{path.name}: not a whole .npz file ({error})") from error
+
+
+def _packed(path: Path, file: IO[bytes], count: int, pixels: int) -> NDArray[np.uint8]:
+    bits = np.empty((count, pixels // 8), np.uint8)
+    for start in range(0, count, CHUNK):
+        stop = min(start + CHUNK, count)
+        part = _read(path, "imgs", file, (stop - start) * pixels)
+        images = np.frombuffer(part, np.uint8).reshape(-1, pixels)
+        if images.max() > 1:
+            raise ValueError(f"{path.name}: imgs must hold 0 and 1, got {images.max()}")
+        bits[start:stop] = np.packbits(images, axis=1)
+    if file.read(1):
+        raise ValueError(f"{path.name}: imgs holds more than its header says")
+    return bits
+
+
+def _check_order(path: Path, file: IO[bytes], sizes: Sequence[int]) -> None:
+    """Classes (N, 6) must be colour 0 and then every cell of the grid, the last factor fastest."""
+    count = int(np.prod(sizes))
+    dtype = _header(path, "latents_classes", file, (count, 1 + len(sizes)), "iu")
+    part = _read(path, "latents_classes", file, count * (1 + len(sizes)) * dtype.itemsize)
+    classes = np.frombuffer(part, dtype).reshape(count, -1)
+    expected = np.unravel_index(np.arange(count), (1, *sizes))
+    wrong = np.logical_or.reduce([classes[:, k] != column for k, column in enumerate(expected)])
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(
+            f"{path.name}: latents_classes must go through the grid with the last factor fastest, "
+            f"got {classes[row].tolist()} in row {row} instead of {[int(c[row]) for c in expected]}"
+        )
+
+
+def _header(
+    path: Path, name: str, file: IO[bytes], shape: tuple[int, ...], kinds: str
+) -> np.dtype[Any]:
+    """Read the beginning of an .npy file, and check what it announces."""
+    try:
+        version = np.lib.format.read_magic(file)
+        reader = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        found, by_columns, dtype = reader(file)
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path.name}: {name} is no array ({error})") from error
+    allowed = dtype.kind in kinds and (name != "imgs" or dtype.itemsize == 1)
+    if found != shape or by_columns or not allowed:
+        kind = "uint8 or bool" if name == "imgs" else "integers"
+        order = " by columns" if by_columns else ""
+        raise ValueError(
+            f"{path.name}: {name} must have shape {shape} and hold {kind}, got {found} of "
+            f"{dtype}{order}"
+        )
+    return np.dtype(dtype)
+
+
+def _read(path: Path, name: str, file: IO[bytes], size: int) -> bytes:
+    part = file.read(size)
+    if len(part) < size:
+        raise ValueError(f"{path.name}: {name} ends too early")
+    return part

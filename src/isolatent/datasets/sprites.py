@@ -1,0 +1,224 @@
+"""White shapes on black: a world like dSprites, rendered as it is asked for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from isolatent.checks import check_integer, check_one_of, check_tensor
+from isolatent.datasets.cache import cached_array, digest
+from isolatent.datasets.factor_grid import FactorWorld
+from isolatent.datasets.outlines import SHAPES, outlines
+from isolatent.datasets.packed import PackedImages
+from isolatent.parallel import share_images
+
+__all__ = ["Sprites", "render_sprites"]
+
+SIZE = 64  # pixels of a side, for which the outlines are given
+FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
+WINDOW = 32  # pixels of a side that hold every sprite of the grid
+CORNER = int(FIRST) - 15  # where the window of the first position begins
+ALONE = 1024  # images to a thread, of 2 to 4 ms; below, a second one costs more than it gains
+
+SIZES = (len(SHAPES), 6, 40, 32, 32)
+
+Array = NDArray[Any]
+
+
+def factors_of(sizes: Sequence[int]) -> dict[str, Any]:
+    """Names, categories and values of the factors of dSprites that vary, for a grid of any size."""
+    ends = ((0.5, 1), (0, 2 * np.pi), (0, 1), (0, 1))
+    between = [np.linspace(*both, size) for both, size in zip(ends, sizes[1:], strict=True)]
+    return {
+        "names": ("shape", "scale", "orientation", "x", "y"),
+        "categorical": (True, False, False, False, False),
+        "values": (np.arange(sizes[0]), *between),
+    }
+
+
+def render_sprites(
+    shape: ArrayLike | Tensor,
+    scale: ArrayLike | Tensor,
+    orientation: ArrayLike | Tensor,
+    x: ArrayLike | Tensor,
+    y: ArrayLike | Tensor,
+    *,
+    antialias: bool = True,
+    size: int = SIZE,
+) -> Tensor:
+    r"""Draw sprites for continuous factors.
+
+    A pixel is the share of it that the sprite covers, exactly; so the sum over an image is the
+    sprite's area :math:`480.5\, s^2` (at 64 × 64), and the image is a continuous function of the
+    factors. Without ``antialias`` a pixel is 1 if its centre lies in the sprite, and 0 if not.
+
+    Args:
+        shape: 0, 1, 2 or ``"square"``, ``"ellipse"``, ``"heart"``; like all factors one for each
+            image, or one for all.
+        scale: The side relative to the largest, in (0, 1].
+        orientation: Angle in radians, counter-clockwise.
+        x: Position from left (0) to right (1) as far as the largest sprite stays inside.
+        y: Position from top (0) to bottom (1).
+        antialias: Whether pixels hold shares of area.
+        size: Pixels of a side, from 8.
+
+    Returns:
+        Images (N, 1, size, size), float32 in [0, 1].
+
+    Example:
+        >>> images = render_sprites("heart", 1.0, [0.0, 0.5, 1.0], 0.5, 0.5)
+        >>> images.shape, [round(float(image.sum()), 2) for image in images]
+        (torch.Size([3, 1, 64, 64]), [480.5, 480.5, 480.5])
+    """
+    check_integer("size", size, at_least=8)
+    given = (
+        _shapes(shape),
+        _numbers("scale", scale, 0.0, 1.0),
+        _numbers("orientation", orientation, -math.inf, math.inf),
+        _numbers("x", x, 0.0, 1.0),
+        _numbers("y", y, 0.0, 1.0),
+    )
+    lengths = {len(factor) for factor in given} - {1}
+    if any(factor.ndim > 1 for factor in given) or len(lengths) > 1:
+        raise ValueError(
+            "factors must be numbers or arrays (N,) with one N, got the shapes "
+            f"{[factor.shape for factor in given]}"
+        )
+    factors = np.broadcast_arrays(*given)
+    if (factors[1] == 0).any():
+        raise ValueError("scale must be above 0, got 0")
+    zoom = size / SIZE
+    shapes, scales, angles, across, down = factors
+    across, down = (zoom * (FIRST + RANGE * position) for position in (across, down))
+    out = np.zeros((len(shapes), size, size), np.float32)
+    _draw(antialias, out, shapes, zoom * scales, angles, across, down)
+    return torch.from_numpy(out)[:, None]
+
+
+class Sprites(FactorWorld):
+    r"""A dSprites-like world: 737 280 binary images, 64 × 64, of a shape on a black ground.
+
+    The factors are those of dSprites that vary, in the order of its file (its first, colour, has
+    one value): shape (square, ellipse, heart), scale (6 values from 0.5 to 1), orientation (40
+    from 0 to 2π; as in the original both ends are there, so the first and the last look the same),
+    x and y (32 each from 0 to 1). The images are our own, not those of the file, for which there
+    is :func:`load_dsprites`: all shapes have one area, turn around their centroids and are never
+    cut off, and a step of x or y is one pixel.
+
+    References:
+        Matthey, Higgins, Hassabis, Lerchner: dSprites, disentanglement testing sprites dataset,
+        2017.
+
+    Example:
+        >>> world = Sprites()
+        >>> world, len(world)
+        (Sprites(shape: 3, scale: 6, orientation: 40, x: 32, y: 32; dSprites-like), 737280)
+        >>> world.observe([[2, 5, 0, 16, 16]]).shape
+        torch.Size([1, 1, 64, 64])
+    """
+
+    observation_shape = (1, SIZE, SIZE)
+
+    def __init__(self) -> None:
+        super().__init__(SIZES, **factors_of(SIZES))
+
+    def _observe(self, factors: Tensor) -> Tensor:
+        out = np.zeros((len(factors), SIZE, SIZE), np.float32)
+        self._fill(factors, out)
+        return torch.from_numpy(out)[:, None]
+
+    def observe_values(self, values: Tensor | ArrayLike) -> Tensor:
+        """Map values (N, 5) between those of the grid to anti-aliased images (N, 1, 64, 64)."""
+        columns = check_tensor("values", values)
+        if columns.ndim != 2 or columns.shape[1] != self.n_factors:
+            raise ValueError(f"values must have shape (N, 5), got {tuple(columns.shape)}")
+        shape, *others = columns.T
+        return render_sprites(shape, *others)
+
+    def grid(self, *, cache: bool = True) -> PackedImages:
+        """All images, in the order of the grid, as packed bits.
+
+        Positions are whole pixels, so the 720 sprites of one position hold the whole grid: it takes
+        about 110 kB. It is cached on disk (see :mod:`isolatent.datasets.cache`), under the hash of
+        the code and the numbers it comes from; reading it saves the compilation of the renderer.
+
+        Args:
+            cache: Whether to read it from the disk, and to write it there.
+
+        Example:
+            >>> world = Sprites()
+            >>> images = world.grid(cache=False)
+            >>> images.shape, bool((images[1234] == world.observe(world.factors_at([1234]))).all())
+            ((737280, 64, 64), True)
+        """
+        if cache:
+            here = Path(__file__)
+            key = digest(*self.values, *outlines(), here, here.with_name("sprite_raster.py"))
+            bits = cached_array("sprites", key, self._windows)
+        else:
+            bits = self._windows()
+        steps = np.arange(self.sizes[-1])
+        column, row = np.meshgrid(CORNER + steps, CORNER + steps, indexing="ij")
+        places = np.stack([row.ravel(), column.ravel()], axis=1)
+        return PackedImages(bits, (WINDOW, WINDOW), (SIZE, SIZE), places)
+
+    def _windows(self) -> NDArray[np.uint8]:
+        """The bits of each shape, scale and orientation, around the first position."""
+        per_sprite = self.sizes[3] * self.sizes[4]
+        factors = self.factors_at(np.arange(0, len(self), per_sprite))
+        out = np.zeros((len(factors), SIZE, SIZE), np.uint8)
+        self._fill(factors, out)
+        shown = slice(CORNER, CORNER + WINDOW)
+        return np.packbits(out[:, shown, shown].reshape(len(out), -1), axis=1)
+
+    def _fill(self, factors: Tensor, out: Array) -> None:
+        shape, scale, orientation, x, y = factors.numpy().T
+        # Positions from indices, not from values: those are whole steps only up to rounding.
+        _draw(
+            *(False, out, shape, self.values[1][scale], self.values[2][orientation]),
+            *(FIRST + x, FIRST + y),
+        )
+
+    def __repr__(self) -> str:
+        return super().__repr__()[:-1] + "; dSprites-like)"
+
+
+def _draw(antialias: bool, out: Array, *factors: Array) -> None:
+    """Draw images into out (N, S, S), all zero, on as many threads as torch has."""
+    from isolatent.datasets.sprite_raster import cover, fill  # numba takes a second to import
+
+    kernel: Callable[..., None] = cover if antialias else fill
+    columns = [np.ascontiguousarray(factors[0], np.int64)]
+    columns += [np.ascontiguousarray(column, np.float64) for column in factors[1:]]
+
+    def work(first: int, last: int) -> None:
+        kernel(*outlines(), *columns, first, last, out)
+
+    share_images(len(out), work, alone=ALONE)
+
+
+def _shapes(value: ArrayLike | Tensor) -> NDArray[np.int64]:
+    array = np.atleast_1d(value.detach().cpu().numpy() if isinstance(value, Tensor) else value)
+    if array.dtype.kind in "U":
+        for name in np.unique(array):
+            check_one_of("shape", str(name), SHAPES)
+        return np.array([SHAPES.index(name) for name in array.ravel()]).reshape(array.shape)
+    if array.dtype.kind not in "iuf" or not np.isin(array, range(len(SHAPES))).all():
+        raise ValueError(f"shape must be 0, 1, 2 or one of {SHAPES}, got {value!r}")
+    return array.astype(np.int64)
+
+
+def _numbers(name: str, value: ArrayLike | Tensor, low: float, high: float) -> Array:
+    array = np.atleast_1d(check_tensor(name, value).detach().cpu().double().numpy())
+    outside = ~(np.isfinite(array) & (array >= low) & (array <= high))
+    if outside.any():
+        allowed = "finite" if math.isinf(high) else f"from {low:g} to {high:g}"
+        raise ValueError(f"{name} must be {allowed}, got {array[outside][0]}")
+    return array

@@ -1,0 +1,152 @@
+"""Encoders for images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import silu
+
+from isolatent.checks import check_integer
+from isolatent.encoders.mlp import MLP
+
+__all__ = ["ConvEncoder", "PooledEncoder", "ResidualEncoder"]
+
+POOLED = 16  # height and width of the small copy that a pooled encoder sees
+
+
+class ConvEncoder(nn.Module):
+    """The papers' encoder of 64 × 64 images (KITTI Masks, dSprites).
+
+    Four convolutions that halve the image (32, 32, 64, 64 channels), one over all that is left
+    (256), and a linear layer, with ReLUs between them.
+
+    Args:
+        n_outputs: Codes n.
+        channels: Channels of the images.
+
+    Example:
+        >>> ConvEncoder(10)(torch.rand(2, 1, 64, 64)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, n_outputs: int, channels: int = 1) -> None:
+        super().__init__()
+        check_integer("n_outputs", n_outputs, at_least=1)
+        self.channels = check_integer("channels", channels, at_least=1)
+        layers: list[nn.Module] = []
+        for before, after in pairwise([channels, 32, 32, 64, 64]):
+            layers += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
+        layers += [nn.Conv2d(64, 256, 4), nn.ReLU(), nn.Flatten(), nn.Linear(256, n_outputs)]
+        # On a CPU convolutions train faster with the channels last.
+        self.network = nn.Sequential(*layers)
+        self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (N, channels, 64, 64) to codes (N, n)."""
+        if x.shape[1:] != (self.channels, 64, 64):
+            raise ValueError(
+                f"x must have shape (N, {self.channels}, 64, 64), got {tuple(x.shape)}"
+            )
+        h: Tensor = self.network(x)
+        return h
+
+
+class PooledEncoder(nn.Module):
+    """A perceptron on a small copy of the image: on a CPU much cheaper than convolutions.
+
+    Pixels are averaged to a grid of 16 × 16, which keeps where an object is, its size and its
+    rough outline, but no fine texture.
+
+    Args:
+        n_outputs: Codes n.
+        channels: Channels of the images.
+        hidden: Widths of the hidden layers.
+
+    Example:
+        >>> PooledEncoder(10, channels=3)(torch.rand(2, 3, 48, 64)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self, n_outputs: int, channels: int = 1, hidden: Sequence[int] = (512, 512, 256)
+    ) -> None:
+        super().__init__()
+        self.channels = check_integer("channels", channels, at_least=1)
+        self.pool = nn.AdaptiveAvgPool2d(POOLED)
+        inputs = channels * POOLED * POOLED
+        self.network = MLP(inputs, n_outputs, hidden, skip=False, slope=0.01)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (N, channels, height, width), 16 × 16 or larger, to codes (N, n)."""
+        if x.ndim != 4 or x.shape[1] != self.channels or min(x.shape[2:]) < POOLED:
+            raise ValueError(
+                f"x must have shape (N, {self.channels}, height, width) with images of at least "
+                f"{POOLED} × {POOLED}, got {tuple(x.shape)}"
+            )
+        h: Tensor = self.network(self.pool(x).flatten(1))
+        return h
+
+
+class ResidualEncoder(nn.Module):
+    """A residual network for images of any size from 16 × 16 up.
+
+    Each stage halves the image with its first block and doubles the channels. Groups are
+    normalised instead of batches: a code must not depend on the company it is computed in.
+
+    Args:
+        n_outputs: Codes n.
+        channels: Channels of the images.
+        widths: Channels of each stage, multiples of 8.
+        blocks: Residual blocks per stage.
+
+    Example:
+        >>> ResidualEncoder(10, widths=(8, 16), blocks=1)(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        channels: int = 3,
+        widths: Sequence[int] = (32, 64, 128),
+        blocks: int = 2,
+    ) -> None:
+        super().__init__()
+        check_integer("n_outputs", n_outputs, at_least=1)
+        check_integer("channels", channels, at_least=1)
+        check_integer("blocks", blocks, at_least=1)
+        for width in widths:
+            if check_integer("widths", width, at_least=8) % 8:
+                raise ValueError(f"widths must be multiples of 8, got {tuple(widths)}")
+        stages: list[nn.Module] = [nn.Conv2d(channels, widths[0], 3, stride=2, padding=1)]
+        for before, after in pairwise([widths[0], *widths]):
+            stages.append(_Residual(before, after, stride=2))
+            stages += [_Residual(after, after, stride=1) for _ in range(blocks - 1)]
+        self.stages = nn.Sequential(*stages)
+        self.norm = nn.GroupNorm(8, widths[-1])
+        self.out = nn.Linear(widths[-1], n_outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images (N, channels, height, width) to codes (N, n)."""
+        h: Tensor = self.out(silu(self.norm(self.stages(x))).mean((-2, -1)))
+        return h
+
+
+class _Residual(nn.Module):
+    """y = shortcut(x) + two normalised convolutions of x."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.GroupNorm(8, before), nn.GroupNorm(8, after)
+        self.conv1 = nn.Conv2d(before, after, 3, stride=stride, padding=1)
+        self.conv2 = nn.Conv2d(after, after, 3, padding=1)
+        same = before == after and stride == 1
+        self.shortcut = nn.Identity() if same else nn.Conv2d(before, after, 1, stride=stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.conv2(silu(self.norm2(self.conv1(silu(self.norm1(x))))))
+        out: Tensor = h + self.shortcut(x)
+        return out

@@ -1,0 +1,74 @@
+"""What each metric does not change with, and whether that suits what is proven about the codes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+from isolatent.checks import IsolatentWarning, check_one_of
+from isolatent.theory.guarantee import Guarantee
+
+__all__ = ["INVARIANCES", "check_guarantee", "objection"]
+
+_ORDER = ("permutation", "sign")
+_UNITS = (*_ORDER, "rescaling")
+
+INVARIANCES: dict[str, tuple[str, ...]] = {
+    "beta_vae": _ORDER,  # the logistic regression is penalised in the units of the codes
+    "factor_vae": _UNITS,  # as long as no code crosses the threshold of dead ones
+    "mig": _UNITS,
+    "dci": (*_UNITS, "monotone map"),
+    "modularity": _UNITS,
+    # Nearly: the penalty is small beside 10 000 points, and without it any affine map is undone.
+    "explicitness": (*_UNITS, "rotation"),
+    "sap": _ORDER,  # the support vector machine is penalised in the units of the code
+    "sap_continuous": _UNITS,
+    "mcc_pearson": _UNITS,
+    "mcc_spearman": (*_UNITS, "monotone map"),
+}
+"""The maps of the codes that leave each metric as it is; maps of one code unless a rotation."""
+
+# What each equivalence of a guarantee leaves open.
+_LEFT_OPEN = {
+    "signed permutation": _ORDER,
+    "signed permutation and scaling": _UNITS,
+    "block-orthogonal map": (*_ORDER, "rotation"),
+    "orthogonal map": (*_ORDER, "rotation"),
+    "affine map": (*_UNITS, "rotation"),
+}
+
+
+def objection(metric: str, guarantee: Guarantee) -> str:
+    """Return what speaks against a metric where this is what is proven, or an empty string.
+
+    Example:
+        >>> from isolatent.theory import derive_guarantee
+        >>> objection("mig", derive_guarantee("box", "uniform", "normal"))
+        'mig changes with rotation, which the guarantee (affine map) leaves open; ...'
+        >>> objection("mig", derive_guarantee("box", "uniform", "laplace"))
+        ''
+    """
+    check_one_of("metric", metric, INVARIANCES)
+    if not isinstance(guarantee, Guarantee):
+        raise TypeError(f"guarantee must be a Guarantee or None, got {guarantee!r}")
+    if guarantee.equivalence is None:
+        return f"{metric} is computed, but nothing is proven about these codes: {guarantee.gap}"
+    changes = list(_changes(metric, guarantee.equivalence))
+    if not changes:
+        return ""
+    return (
+        f"{metric} changes with {' and '.join(changes)}, which the guarantee "
+        f"({guarantee.equivalence}) leaves open; {guarantee.metric} is right for it"
+    )
+
+
+def _changes(metric: str, equivalence: str) -> Iterator[str]:
+    for map_ in _LEFT_OPEN.get(equivalence, (*_UNITS, "rotation")):
+        if map_ not in INVARIANCES[metric]:
+            yield map_
+
+
+def check_guarantee(metric: str, guarantee: Guarantee | None) -> None:
+    """Warn where a metric is used outside of what is proven about the codes."""
+    if guarantee is not None and (text := objection(metric, guarantee)):
+        warnings.warn(text, IsolatentWarning, stacklevel=3)

@@ -1,0 +1,128 @@
+"""Where training runs: one process on one device, or many, by lightning-fabric."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from isolatent.checks import check_integer, check_one_of
+
+__all__ = ["ACCELERATORS", "PRECISIONS", "Processes", "average_gradients", "connect"]
+
+ACCELERATORS = ("auto", "cpu", "cuda", "mps")
+# Half-precision floats would need their gradients scaled; bfloat16 has the range of float32. Losses
+# and whitening take float32 under both.
+PRECISIONS = ("32-true", "bf16-mixed")
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those that train together.
+
+    Attributes:
+        rank: Its number, from 0.
+        size: How many there are.
+        device: Where it computes.
+        fabric: The :class:`lightning_fabric.Fabric` that connects them; None for one process on
+            the CPU, which needs none (importing it takes seconds).
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    fabric: Any = None
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context in which encoders run, in the precision that was asked for."""
+        return nullcontext() if self.fabric is None else self.fabric.autocast()
+
+    def share(self, rows: Tensor) -> Tensor:
+        """This process's part of the rows of a batch, on its device."""
+        if len(rows) % self.size:
+            raise ValueError(
+                f"batch_size must be a multiple of the number of processes, {self.size}, "
+                f"got {len(rows)}"
+            )
+        part = len(rows) // self.size
+        return rows[self.rank * part : (self.rank + 1) * part].to(self.device)
+
+    def agree(self, number: int) -> int:
+        """The first process's number."""
+        return number if self.size == 1 else int(self.fabric.broadcast(number))
+
+    def any(self, flag: bool) -> bool:
+        """Whether some process says so."""
+        if self.size == 1:
+            return flag
+        return bool(self.fabric.all_reduce(torch.tensor(float(flag)), reduce_op="max") > 0)
+
+    def wait(self) -> None:
+        """Wait for the other processes."""
+        if self.size > 1:
+            self.fabric.barrier()
+
+
+def connect(
+    accelerator: str = "auto", devices: int = 1, num_nodes: int = 1, precision: str = "32-true"
+) -> Processes:
+    """Start, or join, the processes that train together.
+
+    Under torchrun this process joins those that are there. Otherwise, with several devices,
+    lightning-fabric starts the running script once more for each of the others, so all of them
+    reach this call.
+
+    Args:
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the fastest there is.
+        devices: Devices on this machine: GPUs, or processes on the CPU.
+        num_nodes: Machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run encoders in bfloat16.
+    """
+    check_one_of("accelerator", accelerator, ACCELERATORS)
+    check_one_of("precision", precision, PRECISIONS)
+    check_integer("devices", devices, at_least=1)
+    check_integer("num_nodes", num_nodes, at_least=1)
+    under_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    on_cpu = accelerator == "cpu" or (
+        accelerator == "auto"
+        and not torch.cuda.is_available()
+        and not torch.backends.mps.is_available()
+    )
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise ValueError("accelerator must be one that this machine has, got 'cuda' without a GPU")
+    several = devices > 1 or num_nodes > 1 or under_torchrun
+    if on_cpu and precision == "32-true" and not several:
+        return Processes()
+
+    from lightning_fabric import Fabric
+
+    fabric = Fabric(
+        accelerator=accelerator,
+        devices=int(os.environ.get("LOCAL_WORLD_SIZE", devices)) if under_torchrun else devices,
+        num_nodes=num_nodes,
+        precision=precision,  # type: ignore[arg-type]  # checked above
+        strategy="ddp" if several else "auto",
+    )
+    fabric.launch()
+    return Processes(fabric.global_rank, fabric.world_size, fabric.device, fabric)
+
+
+def average_gradients(parameters: Iterable[torch.nn.Parameter], processes: Processes) -> None:
+    """Replace gradients by their means over the processes, in one message."""
+    if processes.size == 1:
+        return
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    longest = torch.promote_types(
+        torch.float32, max((g.dtype for g in gradients), key=lambda d: d.itemsize)
+    )
+    flat = torch.cat([gradient.flatten().to(longest) for gradient in gradients])
+    dist.all_reduce(flat)
+    flat /= processes.size
+    for gradient, mean in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+        gradient.copy_(mean.view_as(gradient))

@@ -1,0 +1,151 @@
+"""Draws of factor pairs follow their definitions, which are worked out here cell by cell.
+
+Chi-square tests have fixed seeds; each fails a right sampler with probability 1e-3 over seeds.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from isolatent.datasets import (
+    FactorArray,
+    LaplaceTransitions,
+    Sprites,
+    Transitions,
+    UniformFactorChange,
+)
+
+
+def grid(sizes, categorical=None):
+    return FactorArray(np.zeros((math.prod(sizes), 1)), sizes, categorical=categorical)
+
+
+def fits(transitions, world, conditional, draws=200_000):
+    """Whether pairs of cells are drawn as the uniform marginal and this conditional say."""
+    cells = [*np.ndindex(*world.sizes)]
+    expected = np.array([[conditional(i, j) for j in cells] for i in cells])
+    assert np.allclose(expected.sum(axis=1), 1)
+    y, y_pos = transitions.sample_factors(world, draws, torch.Generator().manual_seed(0))
+    pairs = world.index_of(y) * len(world) + world.index_of(y_pos)
+    counts = np.bincount(pairs, minlength=len(world) ** 2)
+    means = expected.ravel() * draws / len(world)
+    assert not counts[means == 0].any()
+    common = means > 10  # the test needs them; rarer ones are counted together
+    observed = np.append(counts[common], counts[~common].sum())
+    means = np.append(means[common], means[~common].sum())
+    kept = means > 0
+    return stats.chisquare(observed[kept], means[kept]).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("sizes", "k"),
+    [((3, 1, 4, 2), None), ((3, 1, 4, 2), 1), ((3, 4, 2), 3), ((2, 2), None), ((5,), 1)],
+)
+def test_uniform_changes_are_as_defined(sizes, k):
+    varying = [f for f, n in enumerate(sizes) if n > 1]
+    counts = range(1, len(varying)) if k is None else [k]
+
+    def conditional(i, j):
+        changed = tuple(f for f in range(len(sizes)) if i[f] != j[f])
+        total = 0.0
+        for count in counts:
+            sets = [*itertools.combinations(varying, count)]
+            if changed in sets:
+                total += 1 / len(counts) / len(sets) / math.prod(sizes[f] - 1 for f in changed)
+        return total
+
+    assert fits(UniformFactorChange(k), grid(sizes), conditional)
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize(
+    ("sizes", "categorical"),
+    [((2, 3, 4), (True, False, False)), ((5,), (False,)), ((3, 1, 2), (False, False, False))],
+)
+def test_laplace_transitions_are_as_defined(sizes, categorical, rate):
+    ordered = [f for f, n in enumerate(sizes) if n > 1 and not categorical[f]]
+
+    def weight(f, i, j):
+        return math.exp(-abs(i - j) * rate / math.log(sizes[f]))
+
+    def conditional(i, j):
+        changed = [f for f in range(len(sizes)) if i[f] != j[f]]
+        if not changed or not set(changed) <= set(ordered):
+            return 0.0
+        free = math.prod(
+            weight(f, i[f], j[f]) / sum(weight(f, i[f], v) for v in range(sizes[f]))
+            for f in ordered
+        )
+        still = math.prod(1 / sum(weight(f, i[f], v) for v in range(sizes[f])) for f in ordered)
+        if len(changed) > 1:
+            return free
+        (f,) = changed
+        others = sum(weight(f, i[f], v) for v in range(sizes[f]) if v != i[f])
+        return free + still / len(ordered) * weight(f, i[f], j[f]) / others
+
+    assert fits(LaplaceTransitions(rate), grid(sizes, categorical), conditional)
+
+
+def test_the_laplace_table_is_its_formula():
+    table = LaplaceTransitions(rate=2.0).probabilities(6)
+    assert table.sum(1).numpy() == pytest.approx(1)
+    ratio = math.exp(-2.0 / math.log(6))
+    assert float(table[2, 3] / table[2, 2]) == pytest.approx(ratio)
+    assert float(table[2, 5] / table[2, 3]) == pytest.approx(ratio**2)
+
+
+@pytest.mark.parametrize("k", [None, 1, 2, 5])
+def test_as_many_factors_change_as_were_asked_for(k):
+    change = UniformFactorChange(k)
+    y, y_pos = change.sample_factors(Sprites(), 40_000, torch.Generator().manual_seed(0))
+    counts = np.bincount((y != y_pos).sum(1), minlength=6)
+    if k is None:
+        assert counts[0] == counts[5] == 0
+        assert stats.chisquare(counts[1:5]).pvalue > 1e-3
+    else:
+        assert counts[k] == 40_000
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1.0, 50.0, 1e4])
+def test_laplace_pairs_always_change_and_never_their_categories(rate):
+    transitions = LaplaceTransitions(rate)
+    y, y_pos = transitions.sample_factors(Sprites(), 20_000, torch.Generator().manual_seed(0))
+    changed = y != y_pos
+    assert changed.any(1).all()
+    assert not changed[:, 0].any()
+    if rate >= 50:  # nothing moves unless it is forced to, and then to a neighbour
+        assert (changed.sum(1) == 1).all()
+        assert (y - y_pos).abs().max() == 1
+        assert stats.chisquare(changed[:, 1:].sum(0).numpy()).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("transitions", [UniformFactorChange(), LaplaceTransitions()], ids=repr)
+def test_the_generator_fixes_the_pairs(transitions):
+    assert isinstance(transitions, Transitions)
+    a, b = (
+        transitions.sample_factors(Sprites(), 100, torch.Generator().manual_seed(3)) for _ in "ab"
+    )
+    assert torch.equal(a[0], b[0])
+    assert torch.equal(a[1], b[1])
+    assert a[0].dtype == a[1].dtype == torch.int64
+
+
+def test_errors(generator):
+    with pytest.raises(ValueError, match="k must be an integer >= 1, got 0"):
+        UniformFactorChange(0)
+    with pytest.raises(ValueError, match="rate must be a finite number > 0"):
+        LaplaceTransitions(0.0)
+    with pytest.raises(ValueError, match="at least 2 factors with more than one value"):
+        UniformFactorChange().sample_factors(grid((5, 1)), 3, generator)
+    with pytest.raises(ValueError, match="at least 3 factors"):
+        UniformFactorChange(3).check(grid((5, 2)))
+    with pytest.raises(ValueError, match="must have an ordered factor"):
+        LaplaceTransitions().check(grid((5, 1), (True, False)))
+    with pytest.raises(TypeError, match="world must be a FactorWorld"):
+        LaplaceTransitions().sample_factors("sprites", 3, generator)
+    with pytest.raises(ValueError, match="batch_size must be an integer >= 1"):
+        LaplaceTransitions().sample_factors(Sprites(), 0, generator)

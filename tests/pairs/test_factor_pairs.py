@@ -1,0 +1,83 @@
+"""Pairs of images from a grid of factors, and an estimator that takes them."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import isolatent as iso
+from isolatent.datasets import FactorArray, Sprites
+from isolatent.pairs import FactorPairs, PairSource
+
+SMALL = FactorArray(np.arange(24).reshape(24, 1) / 24, (2, 3, 4), categorical=(True, False, False))
+MOVES = iso.datasets.synthetic_transitions(2000, seed=0)
+SOURCES = [
+    FactorPairs(SMALL, iso.datasets.UniformFactorChange()),
+    FactorPairs(SMALL, iso.datasets.LaplaceTransitions()),
+    FactorPairs(Sprites(), iso.datasets.UniformFactorChange(1)),
+    FactorPairs(Sprites(), MOVES),
+    FactorPairs(Sprites(), MOVES, continuous=True),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=repr)
+def test_contract(source):
+    assert isinstance(source, PairSource)
+    a, b = (source.sample(50, torch.Generator().manual_seed(1)) for _ in range(2))
+    assert a[0].shape == a[1].shape == (50, *source.world.observation_shape)
+    assert a[0].dtype == torch.float32
+    assert torch.equal(a[0], b[0])
+    assert torch.equal(a[1], b[1])
+    known = source.sample_known(50, torch.Generator().manual_seed(1))
+    assert torch.equal(known.x, a[0])
+    assert torch.equal(known.x_pos, a[1])
+    observe = source.world.observe_values if source.continuous else source.world.observe
+    assert torch.equal(observe(known.y), known.x)
+    assert torch.equal(observe(known.y_pos), known.x_pos)
+    changes = (known.y != known.y_pos).any(1)
+    rests = source.transitions is MOVES and not source.continuous  # within a bin, in recordings
+    assert bool(changes.any() if rests else changes.all())
+
+
+@pytest.mark.parametrize(
+    ("world", "encoder"),
+    [(SMALL, "mlp"), pytest.param(Sprites(), "conv", marks=pytest.mark.slow)],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore:pairs were found to share only")  # nothing is learned yet
+def test_an_estimator_takes_them(world, encoder):
+    recipe = iso.Recipe(max_steps=2, batch_size=32)
+    model = iso.ContrastiveICA(2, encoder=encoder, recipe=recipe, random_state=0)
+    model.fit(FactorPairs(world, iso.datasets.LaplaceTransitions()))
+    assert model.transform(world.observe(world.factors_at([5]))).shape == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("sprites", iso.datasets.UniformFactorChange()),
+            "world must be a FactorWorld, got 'sprites'",
+        ),
+        ((Sprites(), 3), "transitions must have check and sample_factors"),
+        (
+            (Sprites(), iso.datasets.LaplaceTransitions),
+            "transitions must have check and sample_factors",
+        ),
+        (
+            (Sprites(), iso.datasets.UniformFactorChange(), True),
+            "must be RecordedTransitions where",
+        ),
+        ((SMALL, MOVES, True), "world must have observe_values"),
+    ],
+)
+def test_errors(arguments, message):
+    world, transitions, *continuous = arguments
+    with pytest.raises(TypeError, match=re.escape(message)):
+        FactorPairs(world, transitions, continuous=bool(continuous))
+
+
+def test_a_world_without_room_is_told_at_once():
+    with pytest.raises(ValueError, match="at least 4 factors"):
+        FactorPairs(SMALL, iso.datasets.UniformFactorChange(4))
