@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from isolatent.evaluation import linear_r2 as linear_r2
     from isolatent.evaluation import mcc as mcc
     from isolatent.pairs import ArrayPairs as ArrayPairs
+    from isolatent.pairs import Batch as Batch
     from isolatent.pairs import PairSource as PairSource
     from isolatent.pairs import SeriesPairs as SeriesPairs
     from isolatent.pairs import WorldPairs as WorldPairs
     from isolatent.report import write_report as write_report
+    from isolatent.theory import Beliefs as Beliefs
     from isolatent.theory import Guarantee as Guarantee
     from isolatent.theory import derive_guarantee as derive_guarantee
     from isolatent.training import ContrastiveICA as ContrastiveICA

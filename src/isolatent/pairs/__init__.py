@@ -1,23 +1,19 @@
 """How positives are made: sources of pairs of related observations."""
 
+from isolatent.pairs.arrays import ArrayPairs, check_rows_finite, release_pages
 from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs
-from isolatent.pairs.source import (
-    ArrayPairs,
-    NothingToHoldOut,
-    PairSource,
-    SeriesPairs,
-    WorldPairs,
-    check_rows_finite,
-    release_pages,
-)
+from isolatent.pairs.series import SeriesPairs
+from isolatent.pairs.source import Batch, FinitePairSource, PairSource, SplitError, WorldPairs
 
 __all__ = [
     "ArrayPairs",
+    "Batch",
     "FactorPairs",
+    "FinitePairSource",
     "KnownPairs",
-    "NothingToHoldOut",
     "PairSource",
     "SeriesPairs",
+    "SplitError",
     "WorldPairs",
     "check_rows_finite",
     "release_pages",

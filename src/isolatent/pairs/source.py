@@ -1,337 +1,175 @@
-"""Pair sources: from a world, from two arrays, from a time series."""
+"""Pair sources: the contract, batches, and pairs from a world."""
 
 from __future__ import annotations
 
-import copy
-import mmap
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
 import torch
-from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.worlds import World
+from isolatent.checks import check_generator, check_integer
+from isolatent.worlds import Distribution, World
 
-__all__ = [
-    "ArrayPairs",
-    "NothingToHoldOut",
-    "PairSource",
-    "SeriesPairs",
-    "WorldPairs",
-    "check_rows_finite",
-    "release_pages",
-]
+__all__ = ["Batch", "FinitePairSource", "PairSource", "SplitError", "WorldPairs"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs of observations, with negatives of their own and tags where the source has them.
+
+    Args:
+        x: Anchors (B, ...).
+        x_pos: Their positives (B, ...).
+        negatives: Negatives besides those of the batch: (K, ...) for all anchors, or (B, K, ...),
+            K for each anchor.
+        tags: For each pair how its positive was made, integers (B,); :class:`isolatent.Ensemble`
+            has one loss for each tag.
+    """
+
+    x: Tensor
+    x_pos: Tensor
+    negatives: Tensor | None = None
+    tags: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @classmethod
+    def of(cls, drawn: Batch | tuple[Tensor, Tensor]) -> Batch:
+        """Return what a source drew, a batch or the two halves of its pairs, as a batch."""
+        return drawn if isinstance(drawn, Batch) else cls(*drawn)
+
+    def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
+        parts = (self.x, self.x_pos, self.negatives, self.tags)
+        return type(self)(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
+
+    def rows(self, chosen: slice) -> Self:
+        """Return some of the pairs, with the negatives that belong to them.
+
+        Negatives (K, ...) for all anchors belong to every part.
+        """
+        negatives, tags = self.negatives, self.tags
+        if negatives is not None and negatives.ndim > self.x.ndim:
+            negatives = negatives[chosen]
+        return type(self)(
+            self.x[chosen], self.x_pos[chosen], negatives, None if tags is None else tags[chosen]
+        )
 
 
 @runtime_checkable
 class PairSource(Protocol):
-    """Anything that gives batches of positive pairs.
+    """Anything that draws batches of positive pairs.
 
     ``sample(batch_size, generator)`` returns two tensors (batch_size, ...) whose rows belong
-    together. All randomness comes from the generator.
+    together, or a :class:`Batch`. All randomness comes from the generator. A source is taken to be
+    endless unless it is a :class:`FinitePairSource`.
     """
 
-    def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, batch_size: int, generator: Generator) -> Any:
         """Draw ``batch_size`` pairs."""
         ...
 
 
-class NothingToHoldOut(ValueError):  # noqa: N818
-    """A recording that is too short to be split."""
+@runtime_checkable
+class FinitePairSource(PairSource, Protocol):
+    """A pair source with finitely many pairs, some of which can be held out.
+
+    A source that has ``__len__`` and ``split`` is finite: training holds some of its pairs out and
+    stops when the loss on them no longer falls.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        ...
+
+    def split(self, share: float, generator: Generator) -> tuple[Any, Any]:
+        """Return two sources: one with most of the pairs, one with ``share`` of them.
+
+        Raises:
+            SplitError: If there are too few pairs for that.
+        """
+        ...
+
+
+class SplitError(ValueError):
+    """Raised where a source has too few pairs to hold some of them out."""
 
 
 class WorldPairs:
-    """Endless fresh pairs from a world with known factors.
+    r"""Endless fresh pairs from a world with known factors.
 
     Args:
         world: The world to observe.
-    """
-
-    def __init__(self, world: World) -> None:
-        if not isinstance(world, World):
-            raise TypeError(f"world must be a World, got {world!r}")
-        self.world = world
-
-    def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw ``batch_size`` pairs of observations."""
-        check_generator("generator", generator)
-        return self.world.sample_pairs(batch_size, generator)
-
-    def __repr__(self) -> str:
-        return f"WorldPairs({self.world!r})"
-
-
-class ArrayPairs:
-    """Pairs from two arrays whose rows belong together, drawn without replacement.
-
-    No pair comes twice in a batch, so that a positive never serves as its own anchor's negative. A
-    batch larger than N goes through all N pairs in random order, and again in another until it is
-    full.
-
-    Args:
-        x: Observations (N, ...), NumPy or torch; a memory-mapped array is read row by row.
-        x_pos: Their positives, of the same shape.
-
-    Attributes:
-        rows: The rows of the arrays that are in use, or None for all of them.
+        conditionals: Several ways of making positives, instead of the world's conditional. Row i
+            of a batch is made in the way ``i % len(conditionals)``, which is its tag.
+        negatives: Distribution of negatives around their anchor, which each batch then carries.
+            With positives of precision Λ⁺ and negatives of precision Λ⁻, AnInfoNCE has its optimum
+            at :math:`\hat\Lambda = \Lambda^+ - \Lambda^-` (`rusak2025`, Corollary 3.1).
+        n_negatives: Number of these negatives for each anchor.
 
     Example:
-        >>> pairs = ArrayPairs(np.arange(6.0).reshape(3, 2), -np.arange(6.0).reshape(3, 2))
-        >>> x, x_pos = pairs.sample(4, torch.Generator().manual_seed(0))
-        >>> bool((x == -x_pos).all())
-        True
-    """
-
-    def __init__(self, x: ArrayLike | Tensor, x_pos: ArrayLike | Tensor) -> None:
-        self.x, self.x_pos = _observations("x", x), _observations("x_pos", x_pos)
-        if self.x.shape != self.x_pos.shape:
-            raise ValueError(
-                f"x and x_pos must have the same shape, got {self.x.shape} and {self.x_pos.shape}"
-            )
-        self.rows: np.ndarray[Any, Any] | None = None
-
-    def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw ``batch_size`` pairs."""
-        check_integer("batch_size", batch_size, at_least=1)
-        check_generator("generator", generator)
-        return self._take(_distinct(len(self), batch_size, generator))
-
-    def __len__(self) -> int:
-        return len(self.x) if self.rows is None else len(self.rows)
-
-    def all(self, positions: np.ndarray[Any, Any] | None = None) -> tuple[Tensor, Tensor]:
-        """Every pair once, in order; or those at the given positions among them."""
-        return self._take(np.arange(len(self)) if positions is None else positions)
-
-    def split(self, share: float, generator: Generator) -> tuple[ArrayPairs, ArrayPairs]:
-        """Deal the pairs out at random: most of them, and ``share`` of them.
-
-        Both parts share the arrays, so that memory maps stay on the disk.
-        """
-        check_real("share", share, above=0, below=1)
-        check_generator("generator", generator)
-        cut = round(len(self) * (1 - share))
-        if not 2 <= cut <= len(self) - 2:
-            raise ValueError(
-                f"share must leave at least 2 of the {len(self)} pairs on either side, got {share}"
-            )
-        order = torch.randperm(len(self), generator=generator, device=generator.device)
-        rows = order.cpu().numpy() if self.rows is None else self.rows[order.cpu().numpy()]
-        most, rest = copy.copy(self), copy.copy(self)
-        most.rows, rest.rows = np.sort(rows[:cut]), np.sort(rows[cut:])
-        return most, rest
-
-    def _take(self, positions: np.ndarray[Any, Any]) -> tuple[Tensor, Tensor]:
-        rows = positions if self.rows is None else self.rows[positions]
-        return _rows("x", self.x, rows), _rows("x_pos", self.x_pos, rows)
-
-    def __repr__(self) -> str:
-        return f"ArrayPairs({len(self)} of x: {self.x.shape}, x_pos: {self.x_pos.shape})"
-
-
-class SeriesPairs:
-    """Pairs from a recording: a moment and one a little later, within the same session.
-
-    Anchors are uniform over all moments that have a positive, and none comes twice in a batch
-    unless there are fewer; the lag is uniform over those of the
-    window that stay inside the session. A session is an unbroken run of one value in ``groups``.
-
-    Args:
-        x: The recording (T, ...), NumPy or torch; memory-mapped arrays may exceed the memory, as
-            only the rows of each batch are read.
-        lag: The longest lag in steps, or the shortest and the longest. A session that is too short
-            for the longest lag takes part with the lags that fit into it.
-        groups: One session id for each of the T rows; by default all are one session.
-
-    Example:
-        >>> recording = np.arange(10.0)[:, None]
-        >>> pairs = SeriesPairs(recording, lag=2, groups=[0] * 5 + [1] * 5)
-        >>> x, x_pos = pairs.sample(100, torch.Generator().manual_seed(0))
-        >>> sorted({int(lag) for lag in x_pos - x}), bool(((x < 5) == (x_pos < 5)).all())
-        ([1, 2], True)
+        >>> import isolatent as iso
+        >>> world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.1), iso.Identity(), seed=0)
+        >>> pairs = WorldPairs(world, conditionals=[iso.Normal(0.1), iso.Laplace(0.1)])
+        >>> pairs.sample(4, Generator().manual_seed(0)).tags
+        tensor([0, 1, 0, 1])
     """
 
     def __init__(
         self,
-        x: ArrayLike | Tensor,
-        lag: int | Sequence[int] = 1,
-        groups: ArrayLike | None = None,
+        world: World,
+        *,
+        conditionals: Sequence[Distribution] | None = None,
+        negatives: Distribution | None = None,
+        n_negatives: int = 16,
     ) -> None:
-        self.x = _observations("x", x)
-        window = lag if isinstance(lag, list | tuple) else (1, lag)
-        if len(window) != 2:
-            raise ValueError(
-                f"lag must be an integer, or the shortest and the longest lag, got {lag!r}"
-            )
-        self.shortest = check_integer("lag", window[0], at_least=1)
-        self.longest = check_integer("lag", window[1], at_least=self.shortest)
-        starts = np.zeros(1, dtype=np.int64)
-        if groups is not None:
-            ids = np.asarray(groups)
-            if ids.shape != (len(self.x),):
-                raise ValueError(
-                    f"groups must have one id per row of x, shape ({len(self.x)},), got {ids.shape}"
-                )
-            starts = np.concatenate([starts, np.flatnonzero(ids[1:] != ids[:-1]) + 1])
-        ends = np.append(starts[1:], len(self.x))
-        if (ends - starts).max() <= self.shortest:
-            raise ValueError(
-                f"lag must be shorter than some session; the shortest lag is {self.shortest}, the "
-                f"longest session has {int((ends - starts).max())} rows"
-            )
-        self._set_sessions(starts, ends)
+        if not isinstance(world, World):
+            raise TypeError(f"world must be a World, got {world!r}")
+        if conditionals is not None and len(conditionals) == 0:
+            raise ValueError("conditionals must be one or more distributions, got none")
+        for name, distribution in (
+            *(("conditionals", conditional) for conditional in conditionals or ()),
+            *([] if negatives is None else [("negatives", negatives)]),
+        ):
+            if not isinstance(distribution, Distribution):
+                raise TypeError(f"{name} must be a Distribution, got {distribution!r}")
+            distribution.check(world.space)
+        self.world = world
+        self.conditionals = None if conditionals is None else tuple(conditionals)
+        self.negatives = negatives
+        self.n_negatives = check_integer("n_negatives", n_negatives, at_least=1)
 
-    def _set_sessions(self, starts: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> None:
-        anchors = np.maximum(ends - starts - self.shortest, 0)
-        keep = anchors > 0
-        self._starts, self._ends = starts[keep], ends[keep]
-        self._anchors_up_to = np.cumsum(anchors[keep])
-
-    def __len__(self) -> int:
-        """How many moments have a positive."""
-        return int(self._anchors_up_to[-1])
-
-    def split(self, share: float, generator: Generator) -> tuple[SeriesPairs, SeriesPairs]:
-        """Cut the recording: most of it, and about ``share`` of it.
-
-        What is held out is the end of each session, since neighbouring moments are alike and a
-        random choice of them would hold nothing out; of sessions too short for that, the last ones
-        as a whole. Both parts share the array. ``generator`` is not needed: nothing is random.
-        """
-        check_real("share", share, above=0, below=1)
-        lengths = self._ends - self._starts
-        cut = self._ends - np.round(share * lengths).astype(np.int64)
-        fits = (self._ends - cut > self.shortest) & (cut - self._starts > self.shortest)
-        whole = np.where(fits, 0, lengths)
-        ended = ~fits & (np.cumsum(whole) > (1 - share) * whole.sum())
-        cut = np.where(fits, cut, np.where(ended, self._starts, self._ends))
-        if (cut == self._ends).all() or (cut == self._starts).all():
-            raise NothingToHoldOut(
-                f"share must leave a pair on either side of {len(self)} anchors, got {share}"
-            )
-        most, rest = copy.copy(self), copy.copy(self)
-        most._set_sessions(self._starts, cut)
-        rest._set_sessions(cut, self._ends)
-        return most, rest
-
-    def all(self, positions: np.ndarray[Any, Any] | None = None) -> tuple[Tensor, Tensor]:
-        """Every anchor once, in order, with its nearest positive; or those at the positions."""
-        anchors = np.concatenate(
-            [
-                np.arange(start, end - self.shortest)
-                for start, end in zip(self._starts, self._ends, strict=True)
-            ]
-        )
-        if positions is not None:
-            anchors = anchors[positions]
-        return _rows("x", self.x, anchors), _rows("x", self.x, anchors + self.shortest)
-
-    def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
-        """Draw ``batch_size`` pairs."""
-        check_integer("batch_size", batch_size, at_least=1)
+    def sample(self, batch_size: int, generator: Generator) -> Any:
+        """Draw ``batch_size`` pairs of observations."""
         check_generator("generator", generator)
-        drawn = _distinct(len(self), batch_size, generator)
-        session = np.searchsorted(self._anchors_up_to, drawn, side="right")
-        before = np.where(session > 0, self._anchors_up_to[session - 1], 0)
-        anchor = self._starts[session] + drawn - before
-        longest = np.minimum(self.longest, self._ends[session] - 1 - anchor)
-        share = torch.rand(
-            batch_size, generator=generator, device=generator.device, dtype=torch.float64
-        )
-        lags = self.shortest + (share.cpu().numpy() * (longest - self.shortest + 1)).astype(
-            np.int64
-        )
-        return _rows("x", self.x, anchor), _rows("x", self.x, anchor + lags)
+        if self.conditionals is None and self.negatives is None:
+            return self.world.sample_pairs(batch_size, generator)
+        space, mixing = self.world.space, self.world.mixing
+        z = self.world.sample_anchors(batch_size, generator)
+        tags = None
+        if self.conditionals is None:
+            z_pos = self.world.conditional.sample(space, z, generator)
+        else:
+            ways = len(self.conditionals)
+            tags = torch.arange(batch_size, device=z.device) % ways
+            z_pos = torch.empty_like(z)
+            for way, conditional in enumerate(self.conditionals[:batch_size]):
+                z_pos[way::ways] = conditional.sample(space, z[way::ways], generator)
+        if self.negatives is None:
+            return Batch(mixing(z), mixing(z_pos), tags=tags)
+        around = z.repeat_interleave(self.n_negatives, dim=0)
+        z_neg = self.negatives.sample(space, around, generator)
+        x_pos, x_neg = mixing(torch.cat([z_pos, z_neg])).split([len(z_pos), len(z_neg)])
+        negatives = x_neg.view(batch_size, self.n_negatives, *x_neg.shape[1:])
+        return Batch(mixing(z), x_pos, negatives, tags)
 
     def __repr__(self) -> str:
-        window = f"lag=({self.shortest}, {self.longest})"
-        return f"SeriesPairs(x: {self.x.shape}, {window}, sessions={len(self._starts)})"
-
-
-def _observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
-    """A numeric array (N, ...) with at least two rows; memory maps are not read here."""
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        # NumPy has no bfloat16.
-        array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    else:
-        array = np.asanyarray(value)
-    if array.dtype.kind == "c":
-        raise TypeError(f"{name} must be real, got dtype {array.dtype}")
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must be numeric, got dtype {array.dtype}")
-    if array.ndim < 2 or len(array) < 2 or 0 in array.shape:
-        raise ValueError(
-            f"{name} must have shape (N, features) or (N, channels, height, width) with N >= 2, "
-            f"got {array.shape}"
+        options = "".join(
+            f", {name}={value!r}"
+            for name, value in (("conditionals", self.conditionals), ("negatives", self.negatives))
+            if value is not None
         )
-    if not isinstance(array, np.memmap):
-        check_rows_finite(name, array)
-    return array
-
-
-def _rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Tensor:
-    """Those rows as a float tensor: float64 (and longer) as float64, everything else as float32."""
-    taken = np.asarray(array[rows])
-    if isinstance(array, np.memmap):
-        check_rows_finite(name, taken, rows)
-        release_pages(array)
-    long = taken.dtype.kind == "f" and taken.dtype.itemsize >= 8
-    # In native byte order, which is the only one that torch takes.
-    return torch.from_numpy(taken.astype(np.float64 if long else np.float32, copy=False))
-
-
-def release_pages(array: np.ndarray[Any, Any]) -> None:
-    """Give back the memory into which a memory map has read its file; others are left alone.
-
-    Rows drawn at random from a file that is larger than memory would otherwise fill it, since the
-    system drops pages that are mapped only when it must.
-    """
-    if isinstance(array, np.memmap) and array.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
-        array._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
-
-
-def check_rows_finite(
-    name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any] | None = None
-) -> None:
-    """Raise ValueError naming the first row (N, ...) that is not finite.
-
-    Args:
-        name: What to call the argument.
-        values: The rows.
-        rows: Their numbers, where they are some of many.
-
-    Example:
-        >>> check_rows_finite("X", np.array([[1.0], [np.nan]]))
-        Traceback (most recent call last):
-        ValueError: X must be finite, but row 1 holds NaN or inf
-    """
-    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    if not finite.all():
-        numbers = np.arange(len(values)) if rows is None else rows
-        row = numbers[~finite].min()
-        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
-
-
-def _integers(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:
-    drawn = torch.randint(below, (count,), generator=generator, device=generator.device)
-    return drawn.cpu().numpy()
-
-
-def _distinct(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:
-    """``count`` different integers in random order; more than there are go round again."""
-    if below > 4 * count:
-        # Dropping repeats from a stream of independent draws leaves a sample without replacement.
-        drawn = np.empty(0, dtype=np.int64)
-        while len(drawn) < count:
-            drawn = np.concatenate([drawn, _integers(below, count - len(drawn), generator)])
-            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
-        return drawn
-    rounds = [
-        torch.randperm(below, generator=generator, device=generator.device)
-        for _ in range(-(-count // below))
-    ]
-    return torch.cat(rounds)[:count].cpu().numpy()
+        return f"WorldPairs({self.world!r}{options})"

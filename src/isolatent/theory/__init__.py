@@ -1,18 +1,16 @@
 """What is believed about a world, and what follows from it: assumptions and guarantees."""
 
+from isolatent.theory.assumptions import LOSSES, SIMILARITIES, Assumption
 from isolatent.theory.beliefs import (
     CONDITIONALS,
     HEADS,
-    LOSSES,
     MARGINALS,
     POTENTIALS,
-    SIMILARITIES,
     SPACES,
-    check_beliefs,
-    matching_head,
-    matching_similarity,
+    Beliefs,
+    Uncovered,
 )
-from isolatent.theory.guarantee import Assumption, Guarantee, derive_guarantee, weight_blocks
+from isolatent.theory.guarantee import Guarantee, derive_guarantee, weight_blocks
 from isolatent.theory.invariances import INVARIANCES
 
 __all__ = [
@@ -25,10 +23,9 @@ __all__ = [
     "SIMILARITIES",
     "SPACES",
     "Assumption",
+    "Beliefs",
     "Guarantee",
-    "check_beliefs",
+    "Uncovered",
     "derive_guarantee",
-    "matching_head",
-    "matching_similarity",
     "weight_blocks",
 ]

@@ -1,268 +1,261 @@
-"""What is declared about a world and a model, and whether the theorems have room for it."""
+"""What is believed about a world, and what a model of it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from isolatent.checks import check_one_of, check_real
+from isolatent.checks import check_one_of, check_real, check_scale
+from isolatent.datasets import (
+    FactorWorld,
+    LaplaceTransitions,
+    RecordedTransitions,
+    UniformFactorChange,
+)
+from isolatent.worlds import (
+    AnisotropicNormal,
+    Box,
+    CubeGrid,
+    Distribution,
+    Euclidean,
+    GeneralizedNormal,
+    HollowBall,
+    Laplace,
+    Normal,
+    Space,
+    Sphere,
+    Uniform,
+    VonMisesFisher,
+    World,
+)
 
-__all__ = [
-    "CONDITIONALS",
-    "HEADS",
-    "LOSSES",
-    "MARGINALS",
-    "POTENTIALS",
-    "SIMILARITIES",
-    "SPACES",
-    "Setting",
-    "check_beliefs",
-    "matching_head",
-    "matching_similarity",
-]
+__all__ = ["CONDITIONALS", "HEADS", "MARGINALS", "POTENTIALS", "SPACES", "Beliefs", "Uncovered"]
 
 SPACES = ("sphere", "box", "euclidean", "cubegrid", "hollowball")
 MARGINALS = ("uniform", "normal", "unknown")
 CONDITIONALS = ("vmf", "normal", "laplace", "gennorm", "anisotropic")
-SIMILARITIES = ("dot", "lp", "weighted")
-LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj", "alignuniform")
 HEADS = ("sphere", "box", "free")
 POTENTIALS = ("none", "constant", "learned")
 
-RATIO_LOSSES = ("nce", "scl", "nwj")  # at whose optimum e^s is the density ratio, constant included
+# Marginal and conditional where only the space is declared.
+DEFAULTS = {
+    "sphere": ("uniform", "vmf"),
+    "box": ("uniform", "normal"),
+    "euclidean": ("normal", "normal"),
+    "cubegrid": ("uniform", "normal"),
+    "hollowball": ("uniform", "normal"),
+}
+EXPONENTS = {"normal": 2.0, "laplace": 1.0, "anisotropic": 2.0}
+SPACE_NAMES: dict[type[Space], str] = {
+    Sphere: "sphere",
+    Box: "box",
+    Euclidean: "euclidean",
+    CubeGrid: "cubegrid",
+    HollowBall: "hollowball",
+}
 
-_EXPONENTS = {"normal": 2.0, "laplace": 1.0, "anisotropic": 2.0}
 
+class Uncovered(str):
+    """The description of a space or distribution that no theorem names.
 
-def check_beliefs(space: str, marginal: str, conditional: str, p: float | None = None) -> None:
-    """Raise ValueError for unknown names and for beliefs that contradict each other.
-
-    Normal, Laplace and generalised normal conditionals are allowed on the sphere, where they mean
-    draws around the anchor projected back to it; no theorem covers them there.
-
-    Args:
-        space: One of ``SPACES``.
-        marginal: One of ``MARGINALS``; ``"unknown"`` stands for anything.
-        conditional: One of ``CONDITIONALS``; ``"vmf"`` goes with the sphere alone.
-        p: The exponent of ``"gennorm"``, at least 1, and of no other.
-
-    Example:
-        >>> check_beliefs("box", "uniform", "gennorm", p=3)
-        >>> check_beliefs("box", "uniform", "vmf")
-        Traceback (most recent call last):
-        ValueError: conditional 'vmf' goes with space 'sphere', got space 'box'
+    :meth:`Beliefs.of` uses it for products of spaces, independent parts, grids of factors and
+    users' own classes; a guarantee derived from it says in words what is not covered.
     """
-    check_one_of("space", space, SPACES)
-    check_one_of("marginal", marginal, MARGINALS)
-    _exponent(conditional, p)
-    if conditional == "vmf" and space != "sphere":
-        raise ValueError(f"conditional 'vmf' goes with space 'sphere', got space {space!r}")
 
-
-def matching_similarity(conditional: str, p: float | None = None) -> tuple[str, float | None]:
-    """The similarity whose e^s has the shape of the conditional, and its exponent if it has one.
-
-    Args:
-        conditional: One of ``CONDITIONALS``.
-        p: The exponent of ``"gennorm"``.
-
-    Example:
-        >>> matching_similarity("laplace"), matching_similarity("vmf")
-        (('lp', 1.0), ('dot', None))
-        >>> matching_similarity("anisotropic")
-        ('weighted', 2.0)
-    """
-    exponent = _exponent(conditional, p)
-    return {"vmf": "dot", "anisotropic": "weighted"}.get(conditional, "lp"), exponent
-
-
-def matching_head(space: str) -> str:
-    """The output head whose codes live in a space like that of the latents.
-
-    Example:
-        >>> matching_head("box"), matching_head("euclidean")
-        ('box', 'free')
-    """
-    check_one_of("space", space, SPACES)
-    return space if space in HEADS else "free"
-
-
-def _exponent(conditional: str, p: float | None) -> float | None:
-    """The p of the conditional's density e^(-λ Σ|z' - z|^p); None for the vMF."""
-    check_one_of("conditional", conditional, CONDITIONALS)
-    if conditional != "gennorm":
-        if p is not None:
-            raise ValueError(
-                f"p goes with conditional 'gennorm' alone, got p={p!r} with {conditional!r}"
-            )
-        return _EXPONENTS.get(conditional)
-    if p is None:
-        raise ValueError("p must be a number >= 1 with conditional 'gennorm', got None")
-    return check_real("p", p, at_least=1)
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
-class Setting:
-    """Beliefs about the world and the choices of the model, checked and complete.
+class Beliefs:
+    r"""What is believed about the process behind the data.
 
-    Attributes:
-        p: The exponent of the conditional; None for the vMF.
-        similarity_p: The exponent of the similarity; None for the dot product.
+    The similarity, the output head, the potentials that a loss needs and the guarantee follow from
+    the beliefs: estimators, baselines, experiments and the command line all ask this class.
+
+    Args:
+        space: Space of the latents, one of ``"sphere"``, ``"box"``, ``"euclidean"``,
+            ``"cubegrid"`` and ``"hollowball"``.
+        marginal: Distribution of the anchors: ``"uniform"``, ``"normal"`` or ``"unknown"``. By
+            default ``"uniform"``, and ``"normal"`` on R^n, where no uniform distribution exists.
+        conditional: Distribution of positives around their anchors: ``"vmf"``, on the sphere only;
+            ``"normal"``; ``"laplace"``; ``"gennorm"``, with density
+            :math:`\propto e^{-\lambda \sum_k |z'_k - z_k|^p}`; or ``"anisotropic"``, a normal with
+            one width per factor. By default ``"vmf"`` on the sphere and ``"normal"`` elsewhere.
+            On the sphere, ``"normal"``, ``"laplace"`` and ``"gennorm"`` mean draws around the
+            anchor that are projected back to the sphere; no theorem covers them.
+        p: Exponent of ``"gennorm"``, at least 1.
+        weights: Precisions of ``"anisotropic"``, one per factor, where they are known.
+
+    Example:
+        >>> Beliefs("box")
+        Beliefs(space='box', marginal='uniform', conditional='normal', p=None, weights=None)
+        >>> Beliefs("box", conditional="vmf")
+        Traceback (most recent call last):
+        ValueError: conditional 'vmf' goes with space 'sphere', got space 'box'
     """
 
-    space: str
-    marginal: str
-    conditional: str
-    p: float | None
-    similarity: str
-    similarity_p: float | None
-    loss: str
-    potentials: str
-    head: str
+    space: str = "sphere"
+    marginal: str | None = None
+    conditional: str | None = None
+    p: float | None = None
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        space = _check_name("space", self.space, SPACES)
+        marginal, conditional = DEFAULTS.get(space, ("unknown", "normal"))
+        object.__setattr__(self, "marginal", self.marginal or marginal)
+        object.__setattr__(self, "conditional", self.conditional or conditional)
+        _check_name("marginal", self.marginal, MARGINALS)
+        _check_name("conditional", self.conditional, CONDITIONALS)
+        if self.conditional == "vmf" and space != "sphere":
+            raise ValueError(f"conditional 'vmf' goes with space 'sphere', got space {space!r}")
+        if self.conditional != "gennorm" and self.p is not None:
+            raise ValueError(
+                f"p goes with conditional 'gennorm' alone, got p={self.p!r} with "
+                f"{self.conditional!r}"
+            )
+        if self.conditional == "gennorm":
+            if self.p is None:
+                raise ValueError("p must be a number >= 1 with conditional 'gennorm', got None")
+            object.__setattr__(self, "p", check_real("p", self.p, at_least=1))
+        if self.weights is not None:
+            if self.conditional != "anisotropic":
+                raise ValueError(
+                    f"weights go with conditional 'anisotropic' alone, got {self.conditional!r}"
+                )
+            weights = check_scale("weights", self.weights)
+            if isinstance(weights, float):
+                raise TypeError(f"weights must have one number per factor, got {self.weights!r}")
+            object.__setattr__(self, "weights", weights)
 
     @classmethod
-    def complete(
-        cls,
-        space: str,
-        marginal: str,
-        conditional: str,
-        *,
-        p: float | None,
-        similarity: str | None,
-        similarity_p: float | None,
-        loss: str,
-        potentials: str,
-        head: str | None,
-    ) -> Setting:
-        """Check everything, and take what is None from the beliefs."""
-        check_beliefs(space, marginal, conditional, p)
-        check_one_of("loss", loss, LOSSES)
-        check_one_of("potentials", potentials, POTENTIALS)
-        matching, exponent = matching_similarity(conditional, p)
-        if similarity is None:
-            similarity = "weighted" if loss == "aninfonce" else matching
-        check_one_of("similarity", similarity, SIMILARITIES)
-        own = {"dot": None, "lp": 2.0 if exponent is None else exponent, "weighted": 2.0}[
-            similarity
-        ]
-        if similarity_p is not None:
-            given = check_real("similarity_p", similarity_p, at_least=1)
-            if similarity != "lp" and given != own:
-                raise ValueError(
-                    f"similarity_p must be {own} with similarity {similarity!r}, got {given:g}"
-                )
-            own = given
-        return cls(
-            space=space,
-            marginal=marginal,
-            conditional=conditional,
-            p=exponent,
-            similarity=similarity,
-            similarity_p=own,
-            loss=loss,
-            potentials=potentials,
-            head=matching_head(space) if head is None else check_one_of("head", head, HEADS),
-        )
+    def of(cls, world: Any) -> Beliefs:
+        """Return the beliefs that hold in a world.
 
-    @property
-    def varying_normaliser(self) -> bool:
-        """Whether the conditional's normaliser depends on the anchor.
+        Spaces and distributions that no theorem names are described in words: see
+        :class:`Uncovered`.
 
-        The faces of a box cut off more of some conditionals than of others, and on the sphere one
-        with unequal weights is wider around some anchors. Only the vMF on the sphere and
-        conditionals on R^n look the same from everywhere.
+        Args:
+            world: A :class:`isolatent.World`, or a pair source with one, such as
+                :class:`isolatent.WorldPairs` or :class:`isolatent.pairs.FactorPairs`.
+
+        Example:
+            >>> import isolatent as iso
+            >>> world = iso.World(iso.Box(3), iso.Uniform(), iso.Laplace(0.1), iso.Identity())
+            >>> Beliefs.of(world).conditional
+            'laplace'
+            >>> rooms = iso.Product(iso.Box(2), iso.Sphere(2))
+            >>> steps = iso.Independent(iso.Normal(0.1), iso.VonMisesFisher(5.0))
+            >>> world = iso.World(rooms, iso.Uniform(), steps, iso.Identity())
+            >>> Beliefs.of(world).space
+            'Product(Box(n=2, low=0.0, high=1.0), Sphere(n=2, radius=1.0))'
         """
-        return self.space == "box" or (self.space == "sphere" and self.conditional == "anisotropic")
+        source, world = world, getattr(world, "world", world)
+        if isinstance(world, FactorWorld):
+            return _of_factor_world(cls, source, world)
+        if not isinstance(world, World):
+            raise TypeError(f"world must be a World or a pair source with one, got {source!r}")
+        space = SPACE_NAMES.get(type(world.space)) or Uncovered(repr(world.space))
+        marginal: str = Uncovered(repr(world.marginal))
+        if type(world.marginal) is Uniform:
+            marginal = "uniform"
+        elif type(world.marginal) is Normal:
+            marginal = "normal"
+        return cls(space, marginal, **_conditional_of(world.conditional, space, world.space.n))
 
     @property
-    def open_rotation(self) -> str:
-        """Why the axes of the codes are open, where nothing but the axes of a norm could fix them.
+    def exponent(self) -> float | None:
+        r"""The p of a density :math:`\propto e^{-\lambda \sum_k |z'_k - z_k|^p}`; None otherwise."""
+        return self.p if self.conditional == "gennorm" else EXPONENTS.get(str(self.conditional))
 
-        Distances with p = 2 are the same after a rotation, be they the conditional's or the
-        similarity's; then only the faces of a box tell axes apart.
+    @property
+    def similarity(self) -> str:
+        """Similarity whose e^s has the shape of the conditional: dot, lp or weighted.
+
+        Example:
+            >>> Beliefs("sphere").similarity, Beliefs("box", conditional="laplace").similarity
+            ('dot', 'lp')
         """
-        if self.space == "sphere" or self.head != "free" or 2 not in (self.p, self.similarity_p):
-            return ""
-        whose = "conditional" if self.p == 2 else "similarity"
-        return (
-            f"the {whose} is the same after a rotation, and a free head has no faces: "
-            "each factor by itself (MCC) is not to be expected"
-        )
+        return {"vmf": "dot", "anisotropic": "weighted"}.get(str(self.conditional), "lp")
 
     @property
-    def similarity_name(self) -> str:
-        """The similarity in words."""
-        return _in_words(self.similarity, self.similarity_p)
+    def head(self) -> str:
+        """Output head whose codes live in a space like that of the latents.
 
-    def gaps(self, n: int | None, m: int | None) -> Iterator[str]:
-        """The assumptions that fail for n codes of m observed dimensions, the world's first."""
-        if n is not None and m is not None and n > m:
-            yield f"{n} factors cannot be mixed injectively into {m} dimensions"
-        yield from self._world_gaps(n)
-        yield from self._similarity_gaps()
-        head = matching_head(self.space)
-        if self.head != head:
-            output = {"sphere": "on a sphere", "box": "in a convex body"}.get(self.space, "in R^n")
-            yield f"the codes must live {output}: a {head} head instead of a {self.head} one"
-        yield from self._loss_gaps()
+        Example:
+            >>> Beliefs("box").head, Beliefs("euclidean").head
+            ('box', 'free')
+        """
+        return self.space if self.space in HEADS else "free"
 
-    def _world_gaps(self, n: int | None) -> Iterator[str]:
-        if self.space == "cubegrid" or (self.space == "sphere" and n == 1):  # two points
-            yield "the theorems need a connected latent space; on a disconnected one none is proven"
-        if self.space == "hollowball":
-            yield "the theorems need a sphere or a convex latent space; a hollow ball is not convex"
-        if self.space == "euclidean" and self.marginal == "uniform":
-            yield "a uniform marginal does not exist on an unbounded space"
-        if self.marginal != "uniform" and self.potentials != "learned":
-            yield "the theorems need a uniform marginal, or learned potentials"
-        if self.space == "sphere" and self.conditional not in ("vmf", "anisotropic"):
-            yield (
-                "the theorems on the sphere need a vMF or anisotropic conditional, "
-                f"not a projected {self.conditional} one"
-            )
+    def potentials(self, loss: str = "infonce") -> str:
+        """Return the simplest potentials with which a loss has its optimum at the true factors.
 
-    def _similarity_gaps(self) -> Iterator[str]:
-        if self.loss == "aninfonce" and self.similarity != "weighted":
-            yield (
-                "AnInfoNCE needs a similarity with one weight per dimension, "
-                f"not {self.similarity_name}"
-            )
-        if self.conditional == "anisotropic":
-            matches = self.similarity == "weighted"
-        elif self.conditional == "vmf":  # on the unit sphere |u - v|² = 2 - 2 u·v
-            matches = self.similarity == "dot" or self.similarity_p == 2
-        else:  # with p = 2 each dimension may also have a learned weight
-            matches = self.similarity_p == self.p
-        if not matches:
-            p = self.p if self.conditional == "gennorm" else None
-            needed = _in_words(*matching_similarity(self.conditional, p))
-            yield (
-                f"the similarity must match the {self.conditional} conditional: "
-                f"{needed} instead of {self.similarity_name}"
-            )
+        Args:
+            loss: Name of the loss, as ``ContrastiveICA`` takes it.
 
-    def _loss_gaps(self) -> Iterator[str]:
-        if self.loss == "alignuniform":
-            yield (
-                "the theorems need the optimum of InfoNCE, which alignment and uniformity share "
-                "only at weight 1/2 and with infinitely many negatives"
-            )
-        if self.loss in RATIO_LOSSES and self.potentials != "learned":
-            if self.varying_normaliser:
-                yield (
-                    f"{self.loss.upper()} needs learned potentials for the conditional's "
-                    "normaliser, which is not the same around every anchor"
-                )
-            if self.potentials == "none":
-                yield (
-                    f"{self.loss.upper()} needs a constant or learned potential "
-                    "for the conditional's normaliser"
-                )
+        Example:
+            >>> Beliefs("sphere").potentials("nce"), Beliefs("box", "unknown").potentials()
+            ('constant', 'learned')
+        """
+        if self.marginal != "uniform":
+            return "learned"
+        if loss not in ("nce", "scl", "nwj"):
+            return "none"
+        return "constant" if self.conditional == "vmf" else "learned"
 
 
-def _in_words(similarity: str, p: float | None) -> str:
-    if similarity == "dot":
-        return "the dot product"
-    return f"Lp with p = {p:g}" + (
-        " and one weight per dimension" if similarity == "weighted" else ""
-    )
+def _check_name(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    return value if isinstance(value, Uncovered) else check_one_of(name, value, allowed)
+
+
+def _conditional_of(conditional: Distribution, space: str, n: int) -> dict[str, Any]:
+    """Return the fields of Beliefs that a conditional distribution determines."""
+    if type(conditional) is VonMisesFisher:
+        return {"conditional": "vmf"}
+    if type(conditional) is AnisotropicNormal:
+        weights = _per_factor(conditional.weights, n)
+        if len(set(weights)) > 1:
+            return {"conditional": "anisotropic", "weights": weights}
+        # With equal weights, exp(-λ|z' - z|²/2) on a sphere is a vMF density.
+        return {"conditional": "vmf" if space == "sphere" else "normal"}
+    if type(conditional) in (GeneralizedNormal, Normal, Laplace):
+        assert isinstance(conditional, GeneralizedNormal)
+        p, scales = float(conditional.p), _per_factor(conditional.scale, n)
+        if len(set(scales)) > 1 and p == 2:
+            weights = tuple(2 / scale**2 for scale in scales)
+            return {"conditional": "anisotropic", "weights": weights}
+        if len(set(scales)) == 1:
+            if p in (1.0, 2.0):
+                return {"conditional": "laplace" if p == 1 else "normal"}
+            return {"conditional": "gennorm", "p": p}
+    return {"conditional": Uncovered(repr(conditional))}
+
+
+def _of_factor_world(cls: type[Beliefs], source: Any, world: FactorWorld) -> Beliefs:
+    """Return the beliefs that hold on a grid of factors, whose pairs come from transitions."""
+    names = [
+        name
+        for name, categorical in zip(world.names, world.categorical, strict=True)
+        if categorical
+    ]
+    space = f"a grid of {world.n_factors} factors"
+    if getattr(source, "continuous", False):
+        space = f"{world.n_factors} factors, some of them on a grid"
+    if names:
+        space += f" with the category {' and '.join(names)}"
+    transitions = getattr(source, "transitions", None)
+    if names and transitions is not None and not isinstance(transitions, UniformFactorChange):
+        space += ", which is the same within a pair"
+    conditional: str = Uncovered(repr(transitions))
+    if isinstance(transitions, UniformFactorChange):
+        conditional = Uncovered("a change to any other value, which depends on no distance")
+    elif isinstance(transitions, RecordedTransitions):
+        conditional = Uncovered("recorded steps, whose density is not known")
+    elif isinstance(transitions, LaplaceTransitions):
+        conditional = "laplace"
+    return cls(Uncovered(space), "uniform", conditional)
+
+
+def _per_factor(value: float | tuple[float, ...], n: int) -> tuple[float, ...]:
+    return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),) * n

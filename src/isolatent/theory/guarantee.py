@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
-from isolatent.checks import check_integer, check_one_of, check_real, check_scale
-from isolatent.theory.beliefs import RATIO_LOSSES, Setting
+from isolatent.checks import check_integer, check_real, check_scale
+from isolatent.theory.assumptions import (
+    ASSUMPTION_KINDS,
+    RATIO_LOSSES,
+    Assumption,
+    ModelTraits,
+    assumptions_of,
+    open_rotation,
+    unmet,
+)
+from isolatent.theory.beliefs import Beliefs
 
-__all__ = ["Assumption", "Guarantee", "derive_guarantee", "weight_blocks"]
+__all__ = ["Guarantee", "derive_guarantee", "weight_blocks"]
 
-KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}  # as on the card
 ZIMMERMANN = "Zimmermann et al. 2021"
 MATTHES = "Matthes et al. 2023"
 RUSAK = "Rusak et al. 2025"
@@ -32,22 +40,6 @@ WEIGHTS_ARE_SCALES = (
 
 
 @dataclass(frozen=True)
-class Assumption:
-    """One condition of a theorem, and what speaks for it.
-
-    Attributes:
-        text: The condition, in words.
-        kind: ``"declared"`` by the user, ``"checkable"`` from data, or ``"faith"``.
-    """
-
-    text: str
-    kind: str
-
-    def __post_init__(self) -> None:
-        check_one_of("kind", self.kind, KINDS)
-
-
-@dataclass(frozen=True)
 class Guarantee:
     """The class of maps between true and recovered factors that theory leaves open.
 
@@ -62,7 +54,7 @@ class Guarantee:
             tell blocks apart.
 
     Example:
-        >>> print(derive_guarantee("sphere", "uniform", "vmf", loss="nce"))
+        >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
         no guarantee: NCE needs a constant or learned potential for the conditional's normaliser
           score      linear_r2
     """
@@ -84,7 +76,7 @@ class Guarantee:
 
     def __str__(self) -> str:
         claim = f"{self.equivalence}, if:" if self.equivalence else f"no guarantee: {self.gap}"
-        rows = [(KINDS[a.kind], a.text) for a in self.assumptions]
+        rows = [(ASSUMPTION_KINDS[a.kind], a.text) for a in self.assumptions]
         if self.blocks is not None:
             rows.append(("blocks", " ".join(str(list(block)) for block in self.blocks)))
         rows += [
@@ -150,22 +142,20 @@ def weight_blocks(weights: Sequence[float], tolerance: float = 0.1) -> tuple[tup
 
 
 def derive_guarantee(
-    space: str,
-    marginal: str,
-    conditional: str,
+    beliefs: Beliefs,
     *,
-    p: float | None = None,
     similarity: str | None = None,
     similarity_p: float | None = None,
     loss: str = "infonce",
-    potentials: str = "none",
+    potentials: str | None = None,
     head: str | None = None,
     weights: Sequence[float] | None = None,
     tolerance: float = 0.1,
     n_components: int | None = None,
     n_features: int | None = None,
+    n_factors: int | None = None,
 ) -> Guarantee:
-    """The strongest theorem that applies to these beliefs about the world and this model.
+    """Return the strongest theorem that applies to these beliefs and this model.
 
     Block-orthogonal recovery is scored with ``block_r2`` rather than ``block_mcc``. Both ignore
     maps inside a block; but R² counts the share of variance that stays in the block, on held-out
@@ -174,68 +164,78 @@ def derive_guarantee(
     theorem leaves.
 
     Args:
-        space: Where the latents live, one of ``SPACES``.
-        marginal: One of ``MARGINALS``.
-        conditional: One of ``CONDITIONALS``.
-        p: The exponent of the conditional ``"gennorm"``.
+        beliefs: What is believed about the world.
         similarity: One of ``SIMILARITIES``; by default the one that matches the conditional.
-        similarity_p: The exponent of the similarity ``"lp"``; by default the conditional's.
+        similarity_p: Exponent of the similarity ``"lp"``; by default the conditional's.
         loss: One of ``LOSSES``.
-        potentials: ``"learned"`` if α and α̃ are networks, ``"constant"`` or ``"none"``.
+        potentials: ``"learned"`` if α and α̃ are networks, ``"constant"`` or ``"none"``; by default
+            those that the loss needs: :meth:`Beliefs.potentials`.
         head: One of ``HEADS``; by default the one that matches the space.
-        weights: Learned weights of the similarity ``"weighted"``, one per code.
-        tolerance: The relative gap up to which two of them count as equal: :func:`weight_blocks`.
+        weights: Learned weights of the similarity ``"weighted"``, one per code. Weights that the
+            beliefs declare take precedence.
+        tolerance: Relative gap up to which two learned weights count as equal:
+            :func:`weight_blocks`.
         n_components: Number of codes, where it is known.
         n_features: Number of observed dimensions, where it is known.
+        n_factors: Number of factors, where it is known.
 
     Example:
-        >>> guarantee = derive_guarantee("box", "uniform", "laplace")
+        >>> guarantee = derive_guarantee(Beliefs("box", conditional="laplace"))
         >>> guarantee.equivalence, guarantee.metric
         ('signed permutation and scaling', 'mcc')
-        >>> print(derive_guarantee("sphere", "unknown", "vmf"))
+        >>> print(derive_guarantee(Beliefs("sphere", "unknown"), potentials="none"))
         no guarantee: the theorems need a uniform marginal, or learned potentials
           score      linear_r2
-        >>> derive_guarantee("sphere", "unknown", "vmf", potentials="learned").equivalence
+        >>> derive_guarantee(Beliefs("sphere", "unknown")).equivalence
         'orthogonal map'
-        >>> derive_guarantee("sphere", "uniform", "anisotropic", weights=[5.0, 5.2, 25.0]).blocks
+        >>> anisotropic = Beliefs("sphere", conditional="anisotropic")
+        >>> derive_guarantee(anisotropic, weights=[5.0, 5.2, 25.0]).blocks
         ((0, 1), (2,))
     """
-    setting = Setting.complete(
-        space,
-        marginal,
-        conditional,
-        p=p,
+    if not isinstance(beliefs, Beliefs):
+        raise TypeError(f"beliefs must be a Beliefs, got {beliefs!r}")
+    model = ModelTraits.complete(
+        beliefs,
         similarity=similarity,
         similarity_p=similarity_p,
         loss=loss,
         potentials=potentials,
         head=head,
     )
-    for name, count in (("n_components", n_components), ("n_features", n_features)):
+    counts = {"n_components": n_components, "n_features": n_features, "n_factors": n_factors}
+    for name, count in counts.items():
         if count is not None:
             check_integer(name, count, at_least=1)
-    blocks = _read_blocks(setting, weights, tolerance, n_components)
+    blocks = _blocks(beliefs, model, weights, tolerance, n_components)
     n = n_components if blocks is None else sum(map(len, blocks))
-    gap = next(setting.gaps(n, n_features), "")
+    gap, *more = [*unmet(beliefs, model, n, n_features, n_factors), ""]
     if gap:
-        return Guarantee(None, (), "linear_r2", "", gap, setting.open_rotation)
-    equivalence, metric, theorem, consequence = _claim(setting, blocks)
-    if setting.space != "sphere" or setting.conditional != "anisotropic":
+        consequence = "; ".join(text for text in (*more, open_rotation(beliefs, model)) if text)
+        return Guarantee(None, (), "linear_r2", "", gap, consequence)
+    equivalence, metric, theorem, consequence = _claim(beliefs, model, blocks)
+    if beliefs.space != "sphere" or beliefs.conditional != "anisotropic":
         blocks = None
-    assumptions = tuple(_assumptions(setting, blocks, tolerance))
-    if setting.potentials == "learned" or setting.loss in RATIO_LOSSES:
+    assumptions = tuple(assumptions_of(beliefs, model, blocks, tolerance))
+    if model.potentials == "learned" or model.loss in RATIO_LOSSES:
         theorem = f"{MATTHES}, extending {theorem}"
     return Guarantee(equivalence, assumptions, metric, theorem, "", consequence, blocks)
 
 
-def _read_blocks(
-    s: Setting, weights: Sequence[float] | None, tolerance: float, n: int | None
+def _blocks(
+    beliefs: Beliefs,
+    model: ModelTraits,
+    weights: Sequence[float] | None,
+    tolerance: float,
+    n: int | None,
 ) -> tuple[tuple[int, ...], ...] | None:
+    """Return blocks of equal weights: the declared ones, exactly, or the learned ones."""
     check_real("tolerance", tolerance, at_least=0)
+    if weights is not None and model.similarity != "weighted":
+        raise ValueError(f"weights go with similarity 'weighted' alone, got {model.similarity!r}")
+    if beliefs.weights is not None:
+        return weight_blocks(beliefs.weights, 0.0)
     if weights is None:
         return None
-    if s.similarity != "weighted":
-        raise ValueError(f"weights go with similarity 'weighted' alone, got {s.similarity!r}")
     blocks = weight_blocks(weights, tolerance)
     count = sum(map(len, blocks))
     if n is not None and count != n:
@@ -243,67 +243,33 @@ def _read_blocks(
     return blocks
 
 
-def _claim(s: Setting, blocks: tuple[tuple[int, ...], ...] | None) -> tuple[str, str, str, str]:
-    """Equivalence, metric, theorem and consequence where all conditions hold."""
-    if s.space == "sphere" and s.conditional == "vmf":
+def _claim(
+    beliefs: Beliefs, model: ModelTraits, blocks: tuple[tuple[int, ...], ...] | None
+) -> tuple[str, str, str, str]:
+    """Return equivalence, metric, theorem and consequence where all conditions hold."""
+    if beliefs.space == "sphere" and beliefs.conditional == "vmf":
         # A vMF is the anisotropic normal with equal weights: one block, of all codes.
-        theorem = RUSAK if s.similarity == "weighted" else f"{ZIMMERMANN}, Theorem 2"
+        theorem = RUSAK if model.similarity == "weighted" else f"{ZIMMERMANN}, Theorem 2"
         return "orthogonal map", "linear_r2", theorem, ""
-    if s.space == "sphere":
+    if beliefs.space == "sphere":
         # h keeps Σ λ_k (z_k - z'_k)², so it is linear, h = A z, and AᵀΛ̂A = Λ. As it maps the sphere
         # to itself, A is orthogonal, so Λ̂ holds the values of Λ, and A maps each set of equal
         # ones to itself. The sphere also fixes the scale.
         if blocks is None:
-            known_by = "one block for each set of equal weights of the conditional"
-            return "block-orthogonal map", "linear_r2", RUSAK, known_by
+            consequence = "one block for each set of equal weights of the conditional"
+            return "block-orthogonal map", "linear_r2", RUSAK, consequence
         if len(blocks) == sum(map(len, blocks)):
             return "signed permutation", "mcc", RUSAK, ""
         return "block-orthogonal map", "block_r2", RUSAK, ""
-    if s.p != 2 and s.space == "box":
+    if beliefs.exponent != 2 and beliefs.space == "box":
         return "signed permutation and scaling", "mcc", f"{ZIMMERMANN}, Theorem 6", ""
     # With weights the theorem holds for axes stretched by √λ, after which δ is the same in world
     # and model. Off the sphere nothing ties Λ̂ to Λ: h = Λ̂^-½ O Λ^½ z keeps δ for any orthogonal O.
-    consequence = BOX_ONTO_BOX if s.space == "box" else LP_ISOMETRY if s.p != 2 else ""
-    if s.similarity == "weighted" and s.space == "euclidean":
+    consequence = ""
+    if beliefs.space == "box":
+        consequence = BOX_ONTO_BOX
+    elif beliefs.exponent != 2:
+        consequence = LP_ISOMETRY
+    if model.similarity == "weighted" and beliefs.space == "euclidean":
         consequence = WEIGHTS_ARE_SCALES
     return "affine map", "linear_r2", f"{ZIMMERMANN}, Theorem 5", consequence
-
-
-def _assumptions(
-    s: Setting, blocks: tuple[tuple[int, ...], ...] | None, tolerance: float
-) -> Iterator[Assumption]:
-    place = {"sphere": "the sphere", "box": "the box", "euclidean": "R^n"}[s.space]
-    density = "" if s.marginal == "uniform" else ", with a density above zero everywhere"
-    yield Assumption(f"{s.marginal} marginal on {place}{density}", "declared")
-    one = "one scale for all dimensions and anchors"
-    shape = {
-        "vmf": "vMF conditional, one concentration for all anchors",
-        "gennorm": f"generalised normal conditional (p = {s.p or 0:g}), {one}",
-        "anisotropic": "anisotropic normal conditional, the same weights for all anchors",
-    }.get(s.conditional, f"{s.conditional} conditional, {one}")
-    cut = ", truncated to the box" if s.space == "box" else ""
-    yield Assumption(f"{shape}{cut}", "declared")
-    scale = "" if s.space == "euclidean" else ", its scale or that of the similarity learned"
-    yield Assumption(f"similarity {s.similarity_name}, {s.head} head{scale}", "declared")
-    if s.marginal == "uniform":
-        yield Assumption("the codes are spread uniformly", "checkable")
-    yield Assumption("code differences within pairs follow the conditional", "checkable")
-    if s.varying_normaliser and s.potentials != "learned":
-        # The optimum c(z) of InfoNCE takes up the normaliser on the anchor's side, while in-batch
-        # negatives are positives of others: their marginal is not quite the uniform one.
-        cause = "cut off at the faces of the box" if s.space == "box" else "drawn to soft axes"
-        yield Assumption(f"positives are spread as anchors are, few of them {cause}", "checkable")
-    if s.similarity == "weighted" and s.conditional == "vmf":
-        yield Assumption("the learned weights come out equal", "checkable")
-    if blocks is not None:
-        yield Assumption(
-            f"true weights are equal where learned ones are within {tolerance:.0%} of each other",
-            "checkable",
-        )
-    yield Assumption("there are as many codes as factors", "checkable")
-    yield Assumption("the mixing is smooth and injective", "faith")
-    if s.potentials == "learned":
-        yield Assumption(
-            "the potentials α and α̃ can take the shape of marginal and normaliser", "faith"
-        )
-    yield Assumption("enough data, negatives and network to reach the optimum", "faith")

@@ -42,10 +42,10 @@ def objection(metric: str, guarantee: Guarantee) -> str:
     """Return what speaks against a metric where this is what is proven, or an empty string.
 
     Example:
-        >>> from isolatent.theory import derive_guarantee
-        >>> objection("mig", derive_guarantee("box", "uniform", "normal"))
+        >>> from isolatent.theory import Beliefs, derive_guarantee
+        >>> objection("mig", derive_guarantee(Beliefs("box", conditional="normal")))
         'mig changes with rotation, which the guarantee (affine map) leaves open; ...'
-        >>> objection("mig", derive_guarantee("box", "uniform", "laplace"))
+        >>> objection("mig", derive_guarantee(Beliefs("box", conditional="laplace")))
         ''
     """
     check_one_of("metric", metric, INVARIANCES)

@@ -1,20 +1,21 @@
-"""From beliefs and names to modules."""
+"""Build encoders and losses from their names and from beliefs, and read what a model is."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_one_of
 from isolatent.contrast import (
     NCE,
     NWJ,
+    AlignUniform,
     AnInfoNCE,
     ConstantPotential,
     ContrastiveLoss,
     Dot,
+    Ensemble,
     InfoNCE,
     Lp,
     NetworkPotential,
@@ -34,164 +35,166 @@ from isolatent.encoders import (
     Straightening,
     Whitening,
 )
-from isolatent.theory import (
-    POTENTIALS,
-    Guarantee,
-    derive_guarantee,
-    matching_head,
-    matching_similarity,
-)
+from isolatent.theory import POTENTIALS, Beliefs, Guarantee, derive_guarantee
 
 __all__ = [
     "ENCODERS",
-    "LOSSES",
-    "Beliefs",
+    "LOSS_CLASSES",
     "build_encoder",
     "build_loss",
     "build_saturated_loss",
-    "dtype_of",
     "guarantee_of",
     "head_of",
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
-CONV, SMALLEST = 64, 16  # height and width: all that "conv" takes, the least that others do
+CONV_SIZE, MIN_IMAGE_SIZE = 64, 16  # pixels of a side: what "conv" takes, the least for the others
 ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
-LOSSES: dict[str, type[ContrastiveLoss]] = {
+LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
     "aninfonce": AnInfoNCE,
     "nce": NCE,
     "scl": SpectralContrastive,
     "nwj": NWJ,
 }
-WIDTH, WIDTH_PER_CODE = 128, 8  # of the perceptron's hidden layers
+MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default perceptron
 
 
-class Beliefs:
-    """What an estimator was told about the world; the names are those of ``ContrastiveICA``."""
-
-    def __init__(self, estimator: Any) -> None:
-        self.n: int = estimator.n_components
-        self.space: str = estimator.space
-        self.marginal: str = estimator.marginal
-        self.conditional: str = estimator.conditional
-        self.p: float | None = estimator.p
-        self.potentials: str | None = estimator.potentials
-        self.similarity, self.exponent = matching_similarity(self.conditional, self.p)
-
-
-def build_encoder(name: str, shape: tuple[int, ...], beliefs: Beliefs) -> nn.Module:
-    """An encoder by its name, for observations of that shape, with the head of the space."""
+def build_encoder(
+    name: str, shape: tuple[int, ...], beliefs: Beliefs, n_components: int
+) -> nn.Module:
+    """Build an encoder by name, for observations of a shape, with the head of the space."""
     check_one_of("encoder", name, ENCODERS)
-    n = beliefs.n
     images = name in IMAGE_ENCODERS
     if len(shape) != (3 if images else 1):
         expected = "(N, channels, height, width)" if images else "(N, features)"
         got = ", ".join(map(str, shape))
         raise ValueError(f"X must have shape {expected} for encoder={name!r}, got (N, {got})")
     if images:
-        _check_size(name, shape)
+        _check_image_size(name, shape)
     layers: list[nn.Module]
     if images:
-        layers = [IMAGE_ENCODERS[name](n, shape[0])]
+        layers = [IMAGE_ENCODERS[name](n_components, shape[0])]
     elif name == "paper":
-        layers = [PaperMLP(shape[0], n)]
+        layers = [PaperMLP(shape[0], n_components)]
     else:
-        width = max(WIDTH, WIDTH_PER_CODE * n)
-        layers = [Whitening(shape[0]), MLP(shape[0], n, hidden=(width, width))]
-    head = matching_head(beliefs.space)
-    if head == "sphere":
+        width = max(MIN_WIDTH, WIDTH_PER_CODE * n_components)
+        layers = [Whitening(shape[0]), MLP(shape[0], n_components, hidden=(width, width))]
+    if beliefs.head == "sphere":
         layers.append(SphereHead())
         if beliefs.similarity == "weighted" and beliefs.marginal == "uniform":
-            layers.append(PrincipalAxes(n))
-    elif head == "box":
-        layers += [BoxHead(learn_bound=False), Straightening(n, beliefs.exponent or 2.0)]
+            layers.append(PrincipalAxes(n_components))
+    elif beliefs.head == "box":
+        straightening = Straightening(n_components, beliefs.exponent or 2.0)
+        layers += [BoxHead(learn_bound=False), straightening]
     return nn.Sequential(*layers)
 
 
-def _check_size(name: str, shape: tuple[int, ...]) -> None:
-    whole = name == "conv"
-    if shape[1:] != (CONV, CONV) if whole else min(shape[1:]) < SMALLEST:
-        expected = f"{CONV} × {CONV}" if whole else f"at least {SMALLEST} × {SMALLEST}"
+def _check_image_size(name: str, shape: tuple[int, ...]) -> None:
+    fixed = name == "conv"
+    if shape[1:] != (CONV_SIZE, CONV_SIZE) if fixed else min(shape[1:]) < MIN_IMAGE_SIZE:
+        expected = f"{CONV_SIZE} × {CONV_SIZE}"
+        if not fixed:
+            expected = f"at least {MIN_IMAGE_SIZE} × {MIN_IMAGE_SIZE}"
         got = ", ".join(map(str, shape))
         raise ValueError(
             f"X must have images of {expected} pixels for encoder={name!r}, got (N, {got})"
         )
 
 
-def build_loss(name: str, beliefs: Beliefs) -> ContrastiveLoss:
-    """A loss by its name, with the similarity and the potentials that the beliefs ask for."""
-    check_one_of("loss", name, LOSSES)
-    n = beliefs.n
+def build_loss(
+    name: str, beliefs: Beliefs, n_components: int, potentials: str | None = None
+) -> ContrastiveLoss:
+    """Build a loss by name, with the similarity and the potentials that the beliefs ask for.
+
+    Args:
+        name: A key of ``LOSS_CLASSES``.
+        beliefs: What is believed about the world.
+        n_components: Number of codes.
+        potentials: Potentials instead of those that the loss needs under the beliefs.
+    """
+    check_one_of("loss", name, LOSS_CLASSES)
     options: dict[str, Any] = {}
-    kind = potentials_of(name, beliefs)
+    kind = _potentials(name, beliefs, potentials)
     if kind == "constant":
         options = {"potential_pos": ConstantPotential()}
     elif kind == "learned":
-        options = {"potential": NetworkPotential(n), "potential_pos": NetworkPotential(n)}
+        networks = [NetworkPotential(n_components) for _ in range(2)]
+        options = dict(zip(("potential", "potential_pos"), networks, strict=True))
     if name == "aninfonce":
-        return AnInfoNCE(n, **options)
+        return AnInfoNCE(n_components, **options)
     similarity: Similarity
     if beliefs.similarity == "dot":
         similarity = Dot(learn_scale=True)
     elif beliefs.similarity == "weighted":
-        similarity = Lp(p=2, weights=[0.5] * n, learn_weights=True)
+        similarity = Lp(p=2, weights=[0.5] * n_components, learn_weights=True)
     else:
         similarity = Lp(p=beliefs.exponent or 2.0, learn_weights=True)
-    return LOSSES[name](similarity, **options)
+    return LOSS_CLASSES[name](similarity, **options)
 
 
-def potentials_of(loss: str, beliefs: Beliefs) -> str:
-    """Those asked for, or the least with which the loss has its optimum at the true factors."""
-    if beliefs.potentials is not None:
-        return check_one_of("potentials", beliefs.potentials, POTENTIALS)
-    if beliefs.marginal != "uniform":
-        return "learned"
-    if loss in ("infonce", "aninfonce"):
-        return "none"
-    return "constant" if beliefs.conditional == "vmf" else "learned"
+def _potentials(loss: str, beliefs: Beliefs, potentials: str | None) -> str:
+    if potentials is None:
+        return beliefs.potentials(loss)
+    return check_one_of("potentials", potentials, POTENTIALS)
 
 
-def build_saturated_loss(name: str, beliefs: Beliefs, batch: int) -> SaturatedInfoNCE | None:
-    """What replaces the loss where it saturates; None where nothing is known that would."""
-    if name != "infonce" or beliefs.similarity == "weighted" or batch < 3:
+def build_saturated_loss(
+    name: str, beliefs: Beliefs, n_components: int, potentials: str | None, batch_size: int
+) -> SaturatedInfoNCE | None:
+    """Build the loss that replaces a saturated one; None where there is no such loss."""
+    if name != "infonce" or beliefs.similarity == "weighted" or batch_size < 3:
         return None
-    if potentials_of(name, beliefs) != "none":  # it has no place for them
+    if _potentials(name, beliefs, potentials) != "none":  # it has none
         return None
-    geometry = matching_head(beliefs.space)
-    p = 2.0 if geometry == "sphere" or beliefs.exponent is None else beliefs.exponent
-    return SaturatedInfoNCE(beliefs.n, p, geometry, batch)
+    p = 2.0 if beliefs.head == "sphere" or beliefs.exponent is None else beliefs.exponent
+    return SaturatedInfoNCE(n_components, p, beliefs.head, batch_size)
 
 
 def guarantee_of(
-    beliefs: Beliefs, loss: str | nn.Module, trained: nn.Module, head: str | None, n_features: int
+    beliefs: Beliefs,
+    loss: nn.Module,
+    *,
+    head: str | None = None,
+    n_components: int,
+    n_features: int | None = None,
+    n_factors: int | None = None,
 ) -> Guarantee:
-    """What may be claimed after training with these choices."""
-    name = loss if isinstance(loss, str) else _name_of(loss)
-    if name is None or not isinstance(trained, ContrastiveLoss):
+    """Return what may be claimed of codes that were trained with a loss.
+
+    Args:
+        beliefs: What is believed about the world.
+        loss: The loss module; its similarity, potentials and weights are read.
+        head: The output head, by default the one that the beliefs ask for.
+        n_components: Number of codes.
+        n_features: Number of observed dimensions, where it is known.
+        n_factors: Number of factors, where it is known.
+    """
+    member = loss.losses[0] if isinstance(loss, Ensemble) else loss
+    name = _name_of(member)
+    uniform = not isinstance(loss, Ensemble) or len({type(part) for part in loss.losses}) == 1
+    if name is None or not uniform or not isinstance(member, ContrastiveLoss):
         return Guarantee(None, (), "linear_r2", "", f"no theorem is known for the loss {loss!r}")
-    similarity, exponent = _declared(trained.similarity)
+    similarity, p = _similarity_traits(member.similarity)
     weights = None
-    if similarity == "weighted":
-        weights = trained.similarity.coordinate_weights(beliefs.n).detach().tolist()
+    if similarity == "weighted" and not isinstance(loss, Ensemble):
+        weights = member.similarity.coordinate_weights(n_components).detach().tolist()
     return derive_guarantee(
-        beliefs.space,
-        beliefs.marginal,
-        beliefs.conditional,
-        p=beliefs.p,
+        beliefs,
         similarity=similarity,
-        similarity_p=exponent,
+        similarity_p=p,
         loss=name,
-        potentials=_potentials(trained),
+        potentials=_potentials_of(member),
         head=head,
         weights=weights,
-        n_components=beliefs.n,
+        n_components=n_components,
         n_features=n_features,
+        n_factors=n_factors,
     )
 
 
 def head_of(encoder: nn.Module, codes: Tensor) -> str:
-    """Where the codes of someone's own encoder live, as far as that can be seen."""
+    """Return where the codes of a user's own encoder live, as far as codes and layers show."""
     radii = codes.detach().norm(dim=1)
     if bool((radii - radii.mean()).abs().max() < 1e-3 * radii.mean()):
         return "sphere"
@@ -200,10 +203,11 @@ def head_of(encoder: nn.Module, codes: Tensor) -> str:
 
 
 def _name_of(loss: nn.Module) -> str | None:
-    return next((name for name, kind in LOSSES.items() if type(loss) is kind), None)
+    named = {**LOSS_CLASSES, "alignuniform": AlignUniform}
+    return next((name for name, kind in named.items() if type(loss) is kind), None)
 
 
-def _declared(similarity: Similarity) -> tuple[str, float | None]:
+def _similarity_traits(similarity: Similarity) -> tuple[str, float | None]:
     if similarity.p is None:
         return "dot", None
     learned = getattr(similarity, "log_weights", None)
@@ -212,16 +216,8 @@ def _declared(similarity: Similarity) -> tuple[str, float | None]:
     return "lp", similarity.p
 
 
-def _potentials(loss: ContrastiveLoss) -> str:
+def _potentials_of(loss: ContrastiveLoss) -> str:
     kinds = {type(module) for module in (loss.potential, loss.potential_pos)}
     if kinds == {type(None)}:
         return "none"
     return "constant" if kinds <= {type(None), ConstantPotential} else "learned"
-
-
-def dtype_of(encoder: nn.Module) -> torch.dtype:
-    """The dtype of what is trained."""
-    for parameter in encoder.parameters():
-        if parameter.is_floating_point() and parameter.requires_grad:
-            return parameter.dtype
-    raise ValueError(f"encoder must have parameters to train, got {encoder!r}")

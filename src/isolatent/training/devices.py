@@ -1,18 +1,18 @@
-"""Where training runs: one process on one device, or many, by lightning-fabric."""
+"""Devices and processes: one process on one device, or several, through lightning-fabric."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from isolatent.checks import check_integer, check_one_of
+from isolatent.pairs import Batch
 
 __all__ = ["ACCELERATORS", "PRECISIONS", "Processes", "average_gradients", "connect"]
 
@@ -24,14 +24,14 @@ PRECISIONS = ("32-true", "bf16-mixed")
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among those that train together.
+    """One process of a training run.
 
     Attributes:
-        rank: Its number, from 0.
-        size: How many there are.
-        device: Where it computes.
-        fabric: The :class:`lightning_fabric.Fabric` that connects them; None for one process on
-            the CPU, which needs none (importing it takes seconds).
+        rank: Number of this process, from 0.
+        size: Number of processes.
+        device: Device of this process.
+        fabric: The :class:`lightning_fabric.Fabric` that connects the processes; None for one
+            process on the CPU, which does not need it (the import takes seconds).
     """
 
     rank: int = 0
@@ -40,25 +40,31 @@ class Processes:
     fabric: Any = None
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context in which encoders run, in the precision that was asked for."""
+        """Return the context in which networks run in the requested precision."""
         return nullcontext() if self.fabric is None else self.fabric.autocast()
 
-    def share(self, rows: Tensor) -> Tensor:
-        """This process's part of the rows of a batch, on its device."""
-        if len(rows) % self.size:
+    def share(self, batch: Batch) -> Batch:
+        """Return this process's part of a batch, on its device."""
+        own = batch.rows(self._part("batch_size", len(batch)))
+        if batch.negatives is not None and batch.negatives.ndim == batch.x.ndim:  # of all anchors
+            shared = batch.negatives[self._part("the number of negatives", len(batch.negatives))]
+            own = replace(own, negatives=shared)
+        return own.to(self.device)
+
+    def _part(self, name: str, count: int) -> slice:
+        if count % self.size:
             raise ValueError(
-                f"batch_size must be a multiple of the number of processes, {self.size}, "
-                f"got {len(rows)}"
+                f"{name} must be a multiple of the number of processes, {self.size}, got {count}"
             )
-        part = len(rows) // self.size
-        return rows[self.rank * part : (self.rank + 1) * part].to(self.device)
+        part = count // self.size
+        return slice(self.rank * part, (self.rank + 1) * part)
 
     def agree(self, number: int) -> int:
-        """The first process's number."""
+        """Return the number that the first process has."""
         return number if self.size == 1 else int(self.fabric.broadcast(number))
 
     def any(self, flag: bool) -> bool:
-        """Whether some process says so."""
+        """Return whether the flag is set in any process."""
         if self.size == 1:
             return flag
         return bool(self.fabric.all_reduce(torch.tensor(float(flag)), reduce_op="max") > 0)
@@ -72,16 +78,16 @@ class Processes:
 def connect(
     accelerator: str = "auto", devices: int = 1, num_nodes: int = 1, precision: str = "32-true"
 ) -> Processes:
-    """Start, or join, the processes that train together.
+    """Start or join the processes of a training run.
 
-    Under torchrun this process joins those that are there. Otherwise, with several devices,
-    lightning-fabric starts the running script once more for each of the others, so all of them
-    reach this call.
+    Under torchrun, join the processes that it started. Otherwise, with several devices,
+    lightning-fabric starts the running script once more for each further process, so that all
+    processes reach this call.
 
     Args:
-        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the fastest there is.
-        devices: Devices on this machine: GPUs, or processes on the CPU.
-        num_nodes: Machines.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the fastest available.
+        devices: Number of devices on this machine: GPUs, or processes on the CPU.
+        num_nodes: Number of machines.
         precision: ``"32-true"``, or ``"bf16-mixed"`` to run encoders in bfloat16.
     """
     check_one_of("accelerator", accelerator, ACCELERATORS)
@@ -114,7 +120,7 @@ def connect(
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter], processes: Processes) -> None:
-    """Replace gradients by their means over the processes, in one message."""
+    """Replace gradients by their means over the processes, in one all-reduce."""
     if processes.size == 1:
         return
     gradients = [p.grad for p in parameters if p.grad is not None]

@@ -1,31 +1,75 @@
-"""Showing a person how training goes."""
+"""Follow a training run: its steps, a progress display, and a log file."""
 
 from __future__ import annotations
 
+import csv
+import math
+import os
 import time
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
 
-from isolatent.training.steps import Step
+__all__ = ["CsvLog", "ProgressDisplay", "Step", "steps_from_tensor", "steps_to_tensor"]
 
-__all__ = ["ProgressDisplay"]
+SECONDS_BETWEEN_LINES = 10.0
 
-PAUSE = 10.0  # seconds between two plain lines
+
+@dataclass(frozen=True)
+class Step:
+    """What is known after an optimiser step.
+
+    Attributes:
+        number: Steps done.
+        total: Steps in all, as far as is known: the number falls when the held-out loss levels off.
+        loss: The loss of this step's batch.
+        information: InfoNCE's bound log B - loss on the information that a pair shares, in nats;
+            None for other losses.
+        scale: The similarity's scale, or the mean of its weights, if it has them.
+        quality: Score of the averaged network on known factors, where it was just measured.
+        held_out: Loss of the averaged network on held-out pairs, where it was just measured.
+    """
+
+    number: int
+    total: int
+    loss: float
+    information: float | None
+    scale: float | None
+    quality: float | None = None
+    held_out: float | None = None
+
+
+def steps_to_tensor(steps: Sequence[Step]) -> Tensor:
+    """Return a table (steps, fields), with NaN for None."""
+    rows = [[math.nan if v is None else float(v) for v in astuple(step)] for step in steps]
+    return torch.tensor(rows, dtype=torch.float64).view(len(rows), len(fields(Step)))
+
+
+def steps_from_tensor(table: Tensor) -> list[Step]:
+    """Return the steps that :func:`steps_to_tensor` was given."""
+    return [
+        Step(int(number), int(total), loss, *(None if math.isnan(v) else v for v in rest))
+        for number, total, loss, *rest in table.tolist()
+    ]
 
 
 class ProgressDisplay:
     """A live bar on a terminal, a plain line now and then elsewhere, nothing when quiet.
 
-    Used as a context manager and called with every :class:`Step`. The steps in all, and so the time
-    left, are the most there can be until the held-out loss stops falling; then they are known.
+    Use it as a context manager and call it with every :class:`Step`. The number of steps, and so
+    the time left, is an upper bound until the held-out loss levels off.
 
     Args:
-        console: Where to draw.
+        console: Where to draw; standard error by default.
         quiet: Whether to show nothing.
-        quality_name: What the quality figure is, such as ``"R²"``.
+        quality_name: Name of the quality figure, such as ``"R²"``.
         pause: Seconds between two plain lines; the last step always gets one.
     """
 
@@ -34,7 +78,7 @@ class ProgressDisplay:
         console: Console | None = None,
         quiet: bool = False,
         quality_name: str = "quality",
-        pause: float = PAUSE,
+        pause: float = SECONDS_BETWEEN_LINES,
     ) -> None:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
@@ -45,7 +89,7 @@ class ProgressDisplay:
 
     def __enter__(self) -> Self:
         self._started = self._printed = time.monotonic()
-        self._before: int | None = None  # steps done when we began to look, after a resume
+        self._steps_before: int | None = None  # steps done before this display, after a resume
         if not self.quiet and self.console.is_terminal:
             self._bar = Progress(
                 TextColumn("step {task.completed} of at most {task.total}"),
@@ -74,8 +118,8 @@ class ProgressDisplay:
         for name, value in (("held-out loss", step.held_out), (self.quality_name, step.quality)):
             if value is not None:
                 self._measured[name] = value
-        if self._before is None:
-            self._before = step.number - 1
+        if self._steps_before is None:
+            self._steps_before = step.number - 1
         if self.quiet:
             return
         if self._bar is not None:
@@ -85,8 +129,8 @@ class ProgressDisplay:
             return
         now = time.monotonic()
         if now - self._printed >= self.pause or step.number == step.total:
-            pace = (now - self._started) / (step.number - self._before)
-            left = f"at most {_clock(pace * (step.total - step.number))} left"
+            seconds_per_step = (now - self._started) / (step.number - self._steps_before)
+            left = f"at most {_clock(seconds_per_step * (step.total - step.number))} left"
             line = f"step {step.number} of at most {step.total}  {self._figures(step)}  {left}"
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
             self._printed = now
@@ -99,6 +143,49 @@ class ProgressDisplay:
             parts.append(f"scale {step.scale:.2f}")
         parts += [f"{name} {value:.3f}" for name, value in self._measured.items()]
         return "  ".join(parts)
+
+
+class CsvLog:
+    """A CSV file with one line per step.
+
+    Use it as a context manager and call it with every :class:`Step`. An existing log is continued:
+    lines before the first step are kept, lines that a killed run wrote beyond its last checkpoint
+    are replaced.
+
+    Args:
+        path: The file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._open = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._open:
+            self._file.close()
+
+    def __call__(self, step: Step) -> None:
+        if not self._open:
+            self._start(step.number)
+        self._writer.writerow("" if value is None else value for value in astuple(step))
+        self._file.flush()
+
+    def _start(self, first: int) -> None:
+        header = [field.name for field in fields(Step)]
+        kept: list[list[str]] = []
+        if self.path.is_file():
+            with self.path.open(newline="") as file:
+                rows = list(csv.reader(file))
+            if rows and rows[0] != header:
+                raise ValueError(f"{self.path} is not a log of isolatent: it starts with {rows[0]}")
+            kept = [r for r in rows[1:] if len(r) == len(header) and int(r[0]) < first]
+        self._file = self.path.open("w", newline="")
+        self._writer = csv.writer(self._file)
+        self._writer.writerows([header, *kept])
+        self._open = True
 
 
 def _clock(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a training run."""
+"""Settings of a training run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["Recipe"]
 
 @dataclass(frozen=True)
 class Recipe:
-    r"""How an encoder is trained. One set of defaults serves all worlds of the papers.
+    r"""Settings of the training of an encoder. The defaults serve all worlds of the papers.
 
     AdamW with a linear warm-up, a high rate while the held-out loss falls, and a cool-down to zero
-    once it no longer does; the weights are averaged. ``docs/recipe.md`` says what each choice
-    gave.
+    once the loss levels off; the weights are averaged. ``docs/recipe.md`` has the effect of each
+    choice.
 
     Args:
-        max_steps: Optimiser steps at most; a run that no longer gains stops before.
-        batch_size: Pairs per step; each pair's negatives are the others.
+        max_steps: Largest number of optimiser steps; early stopping ends a run that no longer gains.
+        batch_size: Pairs per step; the negatives of a pair are the other pairs of its batch.
         learning_rate: Peak learning rate η.
-        scale_rate: Learning rate of scales, weights, radii and bounds, which are kept as
+        scale_rate: Learning rate of scales, weights, radii and bounds, which are stored as
             logarithms, as a multiple of η.
         warmup: Steps over which the rate rises linearly from 0.
-        patience: Steps at the peak rate; later ones have η times the root of patience over step.
+        patience: Steps at the peak rate; afterwards the rate is η √(patience / step).
         cooldown: Share of a run over which the rate falls to 0.
         averaging: Share of the steps so far over which the weights are averaged, exponentially;
             at least 50 steps.
@@ -33,8 +33,8 @@ class Recipe:
         saturation: InfoNCE below this share of log B counts as saturated: positives are nearer
             than nearly all negatives, and there is next to no gradient. Training then goes on with
             :class:`isolatent.contrast.SaturatedInfoNCE`, if the estimator chose the loss.
-        tolerance: A run has reached its plateau when its last quarter was better than the one
-            before by less than this share of all that was gained.
+        tolerance: A run has reached its plateau when its last quarter improved on the quarter
+            before by less than this share of the whole improvement.
         chunk_size: Observations, two a pair, that the encoder takes at a time, to save memory: the
             gradients are those of the whole batch with all its negatives. None for all at once.
     """
@@ -68,5 +68,5 @@ class Recipe:
             check_integer("chunk_size", self.chunk_size, at_least=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as plain data; ``Recipe(**recipe.to_dict()) == recipe``."""
+        """Return the settings as plain data; ``Recipe(**recipe.to_dict()) == recipe``."""
         return asdict(self)

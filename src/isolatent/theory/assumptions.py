@@ -1,0 +1,256 @@
+"""The conditions of the theorems: which of them a model meets, and what speaks for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from isolatent.checks import check_one_of, check_real
+from isolatent.theory.beliefs import HEADS, POTENTIALS, Beliefs, Uncovered
+
+__all__ = ["LOSSES", "SIMILARITIES", "Assumption", "ModelTraits", "assumptions_of", "unmet"]
+
+SIMILARITIES = ("dot", "lp", "weighted")
+LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj", "alignuniform")
+RATIO_LOSSES = ("nce", "scl", "nwj")  # at whose optimum e^s is the density ratio, constant included
+ASSUMPTION_KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One condition of a theorem.
+
+    Attributes:
+        text: The condition, in words.
+        kind: ``"declared"`` by the user, ``"checkable"`` from data, or ``"faith"``.
+    """
+
+    text: str
+    kind: str
+
+    def __post_init__(self) -> None:
+        check_one_of("kind", self.kind, ASSUMPTION_KINDS)
+
+
+@dataclass(frozen=True)
+class ModelTraits:
+    """The choices of a model that theorems speak about, checked and complete.
+
+    Attributes:
+        similarity: ``"dot"``, ``"lp"``, or ``"weighted"`` for p = 2 with one weight per code.
+        p: Exponent of the similarity; None for the dot product.
+        loss: Name of the loss.
+        potentials: ``"none"``, ``"constant"`` or ``"learned"``.
+        head: Output head.
+    """
+
+    similarity: str
+    p: float | None
+    loss: str
+    potentials: str
+    head: str
+
+    @classmethod
+    def complete(
+        cls,
+        beliefs: Beliefs,
+        *,
+        similarity: str | None,
+        similarity_p: float | None,
+        loss: str,
+        potentials: str | None,
+        head: str | None,
+    ) -> ModelTraits:
+        """Check the choices, and take those that are None from the beliefs."""
+        check_one_of("loss", loss, LOSSES)
+        if similarity is None:
+            similarity = "weighted" if loss == "aninfonce" else beliefs.similarity
+        check_one_of("similarity", similarity, SIMILARITIES)
+        p = {"dot": None, "lp": beliefs.exponent or 2.0, "weighted": 2.0}[similarity]
+        if similarity_p is not None:
+            given = check_real("similarity_p", similarity_p, at_least=1)
+            if similarity != "lp" and given != p:
+                raise ValueError(
+                    f"similarity_p must be {p} with similarity {similarity!r}, got {given:g}"
+                )
+            p = given
+        if potentials is None:
+            potentials = beliefs.potentials(loss)
+        return cls(
+            similarity,
+            p,
+            loss,
+            check_one_of("potentials", potentials, POTENTIALS),
+            beliefs.head if head is None else check_one_of("head", head, HEADS),
+        )
+
+    @property
+    def similarity_text(self) -> str:
+        """The similarity in words."""
+        return _similarity_text(self.similarity, self.p)
+
+
+def unmet(
+    beliefs: Beliefs, model: ModelTraits, n: int | None, m: int | None, n_factors: int | None = None
+) -> Iterator[str]:
+    """Yield the conditions that fail, those of the world first.
+
+    Args:
+        beliefs: What is believed about the world.
+        model: The model.
+        n: Number of codes, where it is known.
+        m: Number of observed dimensions, where it is known.
+        n_factors: Number of factors, where it is known.
+    """
+    if n is not None and m is not None and n > m:
+        yield f"{n} factors cannot be mixed injectively into {m} dimensions"
+    yield from _unmet_by_world(beliefs, model, n)
+    if n is not None and n_factors is not None and n != n_factors:
+        yield f"there are {n} codes for {n_factors} factors"
+    yield from _unmet_by_similarity(beliefs, model)
+    if model.head != beliefs.head:
+        output = {"sphere": "on a sphere", "box": "in a convex body"}.get(beliefs.space, "in R^n")
+        yield f"the codes must live {output}: a {beliefs.head} head instead of a {model.head} one"
+    yield from _unmet_by_loss(beliefs, model)
+
+
+def _unmet_by_world(beliefs: Beliefs, model: ModelTraits, n: int | None) -> Iterator[str]:
+    space, conditional = beliefs.space, beliefs.conditional
+    if isinstance(space, Uncovered):
+        yield f"no theorem covers the space {space}"
+    if space == "cubegrid" or (space == "sphere" and n == 1):  # two points
+        yield "the theorems need a connected latent space; on a disconnected one none is proven"
+    if space == "hollowball":
+        yield "the theorems need a sphere or a convex latent space; a hollow ball is not convex"
+    if space == "euclidean" and beliefs.marginal == "uniform":
+        yield "a uniform marginal does not exist on an unbounded space"
+    if beliefs.marginal != "uniform" and model.potentials != "learned":
+        yield "the theorems need a uniform marginal, or learned potentials"
+    if isinstance(conditional, Uncovered):
+        yield f"no theorem covers the conditional {conditional}"
+    elif space == "sphere" and conditional not in ("vmf", "anisotropic"):
+        yield (
+            "the theorems on the sphere need a vMF or anisotropic conditional, "
+            f"not a projected {conditional} one"
+        )
+
+
+def _unmet_by_similarity(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
+    if model.loss == "aninfonce" and model.similarity != "weighted":
+        yield (
+            "AnInfoNCE needs a similarity with one weight per dimension, "
+            f"not {model.similarity_text}"
+        )
+    if isinstance(beliefs.conditional, Uncovered):
+        return
+    if beliefs.conditional == "anisotropic":
+        matches = model.similarity == "weighted"
+    elif beliefs.conditional == "vmf":  # on the unit sphere |u - v|² = 2 - 2 u·v
+        matches = model.similarity == "dot" or model.p == 2
+    else:  # with p = 2 each dimension may also have a learned weight
+        matches = model.p == beliefs.exponent
+    if not matches:
+        needed = _similarity_text(beliefs.similarity, beliefs.exponent)
+        yield (
+            f"the similarity must match the {beliefs.conditional} conditional: "
+            f"{needed} instead of {model.similarity_text}"
+        )
+
+
+def _unmet_by_loss(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
+    if model.loss == "alignuniform":
+        yield (
+            "the theorems need the optimum of InfoNCE, which alignment and uniformity share "
+            "only at weight 1/2 and with infinitely many negatives"
+        )
+    if model.loss in RATIO_LOSSES and model.potentials != "learned":
+        if varying_normaliser(beliefs):
+            yield (
+                f"{model.loss.upper()} needs learned potentials for the conditional's "
+                "normaliser, which is not the same around every anchor"
+            )
+        if model.potentials == "none":
+            yield (
+                f"{model.loss.upper()} needs a constant or learned potential "
+                "for the conditional's normaliser"
+            )
+
+
+def varying_normaliser(beliefs: Beliefs) -> bool:
+    """Return whether the conditional's normaliser depends on the anchor.
+
+    The faces of a box cut off more of some conditionals than of others, and on the sphere one with
+    unequal weights is wider around some anchors. Only the vMF on the sphere and conditionals on
+    R^n have the same normaliser everywhere.
+    """
+    return beliefs.space == "box" or (
+        beliefs.space == "sphere" and beliefs.conditional == "anisotropic"
+    )
+
+
+def open_rotation(beliefs: Beliefs, model: ModelTraits) -> str:
+    """Return why the axes of the codes are not identified, or an empty string.
+
+    Distances with p = 2, the conditional's or the similarity's, are invariant to rotation; then
+    only the faces of a box distinguish axes.
+    """
+    if beliefs.space == "sphere" or model.head != "free" or 2 not in (beliefs.exponent, model.p):
+        return ""
+    which = "conditional" if beliefs.exponent == 2 else "similarity"
+    return (
+        f"the {which} is the same after a rotation, and a free head has no faces: "
+        "each factor by itself (MCC) is not to be expected"
+    )
+
+
+def assumptions_of(
+    beliefs: Beliefs,
+    model: ModelTraits,
+    blocks: tuple[tuple[int, ...], ...] | None,
+    tolerance: float,
+) -> Iterator[Assumption]:
+    """Yield everything that must hold for the guarantee of a model with no unmet condition."""
+    place = {"sphere": "the sphere", "box": "the box", "euclidean": "R^n"}[beliefs.space]
+    density = "" if beliefs.marginal == "uniform" else ", with a density above zero everywhere"
+    yield Assumption(f"{beliefs.marginal} marginal on {place}{density}", "declared")
+    one = "one scale for all dimensions and anchors"
+    shape = {
+        "vmf": "vMF conditional, one concentration for all anchors",
+        "gennorm": f"generalised normal conditional (p = {beliefs.p or 0:g}), {one}",
+        "anisotropic": "anisotropic normal conditional, the same weights for all anchors",
+    }.get(str(beliefs.conditional), f"{beliefs.conditional} conditional, {one}")
+    cut = ", truncated to the box" if beliefs.space == "box" else ""
+    yield Assumption(f"{shape}{cut}", "declared")
+    scale = "" if beliefs.space == "euclidean" else ", its scale or that of the similarity learned"
+    yield Assumption(f"similarity {model.similarity_text}, {model.head} head{scale}", "declared")
+    if beliefs.marginal == "uniform":
+        yield Assumption("the codes are spread uniformly", "checkable")
+    yield Assumption("code differences within pairs follow the conditional", "checkable")
+    if varying_normaliser(beliefs) and model.potentials != "learned":
+        # The optimum c(z) of InfoNCE takes up the normaliser on the anchor's side, while in-batch
+        # negatives are positives of others: their marginal is not quite the uniform one.
+        cause = "cut off at the faces of the box"
+        if beliefs.space == "sphere":
+            cause = "drawn to soft axes"
+        yield Assumption(f"positives are spread as anchors are, few of them {cause}", "checkable")
+    if model.similarity == "weighted" and beliefs.conditional == "vmf":
+        yield Assumption("the learned weights come out equal", "checkable")
+    if blocks is not None and beliefs.weights is None:
+        yield Assumption(
+            f"true weights are equal where learned ones are within {tolerance:.0%} of each other",
+            "checkable",
+        )
+    yield Assumption("there are as many codes as factors", "checkable")
+    yield Assumption("the mixing is smooth and injective", "faith")
+    if model.potentials == "learned":
+        yield Assumption(
+            "the potentials α and α̃ can take the shape of marginal and normaliser", "faith"
+        )
+    yield Assumption("enough data, negatives and network to reach the optimum", "faith")
+
+
+def _similarity_text(similarity: str, p: float | None) -> str:
+    if similarity == "dot":
+        return "the dot product"
+    weights = " and one weight per dimension" if similarity == "weighted" else ""
+    return f"Lp with p = {p:g}{weights}"

@@ -1,0 +1,314 @@
+"""Contrastive training: set up a run from pairs and beliefs, and its objective."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.utils.checkpoint import checkpoint as recompute
+
+from isolatent.contrast import ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
+from isolatent.encoders import Whitening
+from isolatent.encoders.chunks import dtype_of
+from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
+from isolatent.theory import Beliefs
+from isolatent.training.assembly import build_encoder, build_loss, build_saturated_loss
+from isolatent.training.devices import Processes
+from isolatent.training.engine import Training
+from isolatent.training.recipe import Recipe
+
+__all__ = ["ContrastiveTraining", "Setup", "hold_out", "set_up"]
+
+HELD_OUT_SHARE = 0.1
+HELD_OUT_PAIRS = 4096  # more would slow measurements down without making them more precise
+MIN_PAIRS_TO_HOLD_OUT = 100  # with fewer pairs the training pairs are measured
+WHITENING_BATCHES, WHITENING_BATCH_SIZE = 4, 4096
+FLOAT32_RATIO = 1e3  # largest ratio of a column's mean to its standard deviation in float32
+# Steps between two measurements of the held-out loss, by the step from which on they apply: often
+# at first, since a small data set is overfitted within a few hundred steps.
+MEASURE_EVERY = ((1000, 100), (200, 25), (0, 10))
+MIN_AVERAGING_STEPS = 50
+LEVEL_DECAY = 0.9  # of the running mean of the loss that detects saturation
+
+
+class ContrastiveTraining(Training):
+    """Training of an encoder with a contrastive loss.
+
+    Args:
+        encoder: Maps observations to codes; trained in place.
+        loss: Called as ``loss(h, h_pos)``, with ``negatives=`` and ``tags=`` where batches have
+            them and its signature takes them; its parameters are trained too.
+        recipe: The settings.
+        generator: Source of all randomness of the run.
+        saturated_loss: The loss to continue with once ``loss``, an InfoNCE, is saturated: so close
+            to zero that its gradient vanishes.
+        processes: The processes that train together; by default this one alone.
+
+    Attributes:
+        saturated_at: The step from which on ``saturated_loss`` is minimised, or None.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        loss: nn.Module,
+        recipe: Recipe,
+        generator: Generator,
+        saturated_loss: nn.Module | None = None,
+        processes: Processes | None = None,
+    ) -> None:
+        super().__init__(
+            encoder, recipe, generator, modules={"loss": loss}, processes=processes
+        )
+        self.saturated_loss = (
+            None if saturated_loss is None else saturated_loss.to(self.processes.device)
+        )
+        for module in (loss, self.saturated_loss):
+            if isinstance(module, ContrastiveLoss | Ensemble) and self.processes.size > 1:
+                module.gather = True
+        self.accepts = set(inspect.signature(loss.forward).parameters) & {"negatives", "tags"}
+        self.saturated_at: int | None = None
+        self._level: float | None = None  # running mean of the loss
+
+    @property
+    def objective(self) -> nn.Module:
+        """The loss that is minimised now."""
+        if self.saturated_at is None or self.saturated_loss is None:
+            return self.modules["loss"]
+        return self.saturated_loss
+
+    def loss(self, batch: Batch) -> Tensor:
+        return self._loss_of(self._encode(batch))
+
+    def held_out_loss(self, network: nn.Module, held_out: Batch) -> float:
+        h, h_pos = (self.encode(network, part) for part in (held_out.x, held_out.x_pos))
+        negatives = held_out.negatives
+        if negatives is not None:
+            flat = negatives.flatten(0, negatives.ndim - held_out.x.ndim)
+            shape = negatives.shape[: 1 + negatives.ndim - held_out.x.ndim]
+            negatives = self.encode(network, flat).view(*shape, -1)
+        tags = None if held_out.tags is None else held_out.tags.to(h.device)
+        with torch.no_grad(), _without_gathering(self.objective):
+            return float(self._loss_of(Batch(h, h_pos, negatives, tags)))
+
+    def is_measured(self, number: int) -> bool:
+        return number % next(every for start, every in MEASURE_EVERY if number > start) == 0
+
+    def chance_loss(self) -> float | None:
+        """Return log B for InfoNCE, whose value it is for uninformative codes; None otherwise."""
+        loss = self.objective
+        if not isinstance(loss, InfoNCE) or loss.negatives_from != "across":
+            return None
+        return math.log(self.recipe.batch_size)
+
+    def scale(self) -> float | None:
+        similarity = getattr(self.modules["loss"], "similarity", None)
+        if isinstance(similarity, Dot):
+            return float(similarity.scale.detach())
+        if isinstance(similarity, Lp):
+            return float(similarity.weights.detach().mean())
+        return None
+
+    def after_step(self, loss: float) -> None:
+        """Switch to the saturated loss once InfoNCE is saturated."""
+        chance = self.chance_loss()
+        if chance is None or self.saturated_loss is None:
+            return
+        if self._level is None:
+            self._level = loss
+        else:
+            self._level = LEVEL_DECAY * self._level + (1 - LEVEL_DECAY) * loss
+        if self._level < self.recipe.saturation * chance:
+            self.saturated_at = self.number + 1
+            self.schedule.restart()
+            self.best = None
+
+    def state(self) -> dict[str, Any]:
+        return {"saturated_at": self.saturated_at, "level": self._level}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        self.saturated_at, self._level = state["saturated_at"], state["level"]
+
+    def result(self) -> nn.ModuleDict:
+        best = super().result()
+        if isinstance(best["loss"], ContrastiveLoss | Ensemble):
+            best["loss"].gather = False
+        return best
+
+    def _weight_average(self) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor], None]:
+        return partial(_average_weights, share=self.recipe.averaging)
+
+    def _loss_of(self, codes: Batch) -> Tensor:
+        """Return the objective of codes, with the negatives and tags that it takes."""
+        options: dict[str, Tensor] = {}
+        if codes.negatives is not None:
+            options["negatives"] = codes.negatives
+        if codes.tags is not None and "tags" in self.accepts:
+            options["tags"] = codes.tags
+        value: Tensor = self.objective(codes.x, codes.x_pos, **options)
+        return value
+
+    def _encode(self, batch: Batch) -> Batch:
+        """Return the codes of a batch; activations of chunks are recomputed in the backward pass."""
+        parts = [batch.x, batch.x_pos]
+        shape: tuple[int, ...] = ()
+        if batch.negatives is not None:
+            extra = batch.negatives.ndim - batch.x.ndim
+            shape = batch.negatives.shape[: 1 + extra]
+            parts.append(batch.negatives.flatten(0, extra))
+        observed = torch.cat(parts).to(self.processes.device, self.dtype)
+        chunk_size = self.recipe.chunk_size
+        with self.processes.autocast():
+            if chunk_size is None or len(observed) <= chunk_size:
+                codes = self.network(observed)
+            else:
+                codes = torch.cat(
+                    [
+                        recompute(self.network, chunk, use_reentrant=False)
+                        for chunk in observed.split(chunk_size)
+                    ]
+                )
+        h, h_pos, *rest = codes.to(self.dtype).split([len(part) for part in parts])
+        negatives = rest[0].view(*shape, -1) if rest else None
+        return Batch(h, h_pos, negatives, batch.tags)
+
+
+class Setup(NamedTuple):
+    """A run that is ready to start.
+
+    Attributes:
+        training: The run.
+        source: Source of training pairs.
+        held_out: Pairs for early stopping.
+        shape: Shape of an observation.
+    """
+
+    training: ContrastiveTraining
+    source: PairSource
+    held_out: Batch
+    shape: tuple[int, ...]
+
+
+def set_up(
+    encoder: str | nn.Module,
+    loss: str | nn.Module,
+    source: PairSource,
+    seed: int,
+    recipe: Recipe,
+    beliefs: Beliefs,
+    n_components: int,
+    *,
+    potentials: str | None = None,
+    processes: Processes | None = None,
+    holds_out: bool = True,
+) -> Setup:
+    """Hold pairs out, build encoder and loss, and estimate the whitening."""
+    generator = Generator().manual_seed(seed)
+    source, held_out = hold_out(source, generator, holds_out)
+    first = Batch.of(source.sample(WHITENING_BATCH_SIZE, generator))
+    x = first.x
+    with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
+        torch.manual_seed(seed)
+        if isinstance(encoder, str):
+            network = build_encoder(encoder, tuple(x.shape[1:]), beliefs, n_components)
+            network.to(_training_dtype(x))
+        else:
+            network = deepcopy(encoder)  # so that the estimator can be fitted again
+        if isinstance(loss, str):
+            objective: nn.Module = build_loss(loss, beliefs, n_components, potentials)
+            for name in ("potential", "potential_pos"):
+                if (potential := getattr(objective, name)) is not None:
+                    potential.to(dtype_of(network))
+        else:
+            objective = deepcopy(loss)
+        if isinstance(encoder, str):
+            for module in network.modules():
+                if isinstance(module, Whitening):
+                    draws = range(WHITENING_BATCHES)
+                    module.fit(
+                        Batch.of(source.sample(WHITENING_BATCH_SIZE, generator)).x for _ in draws
+                    )
+        with torch.no_grad():
+            codes = network(x[:2].to(dtype_of(network)))
+    if codes.shape != (2, n_components):
+        raise ValueError(
+            f"encoder must map 2 observations to codes (2, n_components = {n_components}), "
+            f"got {tuple(codes.shape)}"
+        )
+    if torch.equal(x, first.x_pos):
+        raise ValueError("X_pos must differ from X: pairs of equal observations tell nothing")
+    saturated = None
+    if isinstance(loss, str) and isinstance(encoder, str):
+        saturated = build_saturated_loss(
+            loss, beliefs, n_components, potentials, recipe.batch_size
+        )
+    training = ContrastiveTraining(network, objective, recipe, generator, saturated, processes)
+    _check_batch(first, training)
+    return Setup(training, source, held_out, tuple(x.shape[1:]))
+
+
+def hold_out(
+    source: PairSource, generator: Generator, holds_out: bool = True
+) -> tuple[PairSource, Batch]:
+    """Return the source to train on, and pairs for early stopping."""
+    if not isinstance(source, FinitePairSource):
+        return source, Batch.of(source.sample(HELD_OUT_PAIRS, generator))
+    kept: Any = source
+    if holds_out and len(source) >= MIN_PAIRS_TO_HOLD_OUT:
+        share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / len(source))
+        with suppress(SplitError):  # a recording hardly longer than its lag
+            source, kept = source.split(share, generator)
+    if len(kept) > HELD_OUT_PAIRS:
+        return source, Batch.of(kept.sample(HELD_OUT_PAIRS, generator))
+    every = kept.all() if hasattr(kept, "all") else kept.sample(len(kept), generator)
+    return source, Batch.of(every)
+
+
+def _check_batch(batch: Batch, training: ContrastiveTraining) -> None:
+    """Raise an error, before training, if the loss cannot take what batches carry."""
+    loss = training.modules["loss"]
+    if batch.negatives is not None and "negatives" not in training.accepts:
+        raise ValueError(f"loss must take negatives=, which these pairs carry, got {loss!r}")
+    if isinstance(loss, Ensemble) and batch.tags is None:
+        raise ValueError("X must be a pair source with tags for an Ensemble: one loss for each tag")
+    if isinstance(loss, ContrastiveLoss) and loss.negatives_from == "given":
+        if batch.negatives is None:
+            raise ValueError(
+                "X must be a pair source with negatives for a loss with negatives_from='given'"
+            )
+
+
+def _training_dtype(x: Tensor) -> torch.dtype:
+    """Return float32, unless columns vary too little around their means for its digits."""
+    rows = x.flatten(1).double()
+    varying = rows.std(0) > 0
+    short = bool((rows.mean(0).abs() <= FLOAT32_RATIO * rows.std(0))[varying].all())
+    return torch.float32 if short else x.dtype
+
+
+def _average_weights(
+    averaged: Sequence[Tensor], current: Sequence[Tensor], done: Tensor, share: float
+) -> None:
+    """Update an exponential average over a share of the steps so far."""
+    memory = max(MIN_AVERAGING_STEPS, share * float(done))
+    torch._foreach_lerp_([*averaged], [*current], 1 / memory)
+
+
+@contextmanager
+def _without_gathering(objective: nn.Module) -> Iterator[None]:
+    """Compute the objective in this process alone, on pairs that all processes have."""
+    if not isinstance(objective, ContrastiveLoss | Ensemble):
+        yield
+        return
+    gather, objective.gather = objective.gather, False
+    try:
+        yield
+    finally:
+        objective.gather = gather
