@@ -1,22 +1,34 @@
-"""A file is written whole or not at all, by whoever writes one."""
+"""Files are written completely or not at all; plain data and digests follow their values."""
 
+import json
 import os
+import stat
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
-from isolatent.cli.output import write_json
 from isolatent.experiments import Row, find_experiment
 from isolatent.experiments.store import Store
-from isolatent.files import whole_file, write_whole
+from isolatent.files import (
+    atomic_write,
+    digest_data,
+    digest_file,
+    digest_json,
+    to_plain,
+    write_json,
+    write_text,
+)
 from isolatent.report import Page, plots, write_report
 
 
-def test_a_failure_leaves_what_was_there_and_nothing_beside_it(tmp_path):
+def test_an_exception_leaves_the_target_unchanged_and_no_other_file(tmp_path):
     target = tmp_path / "a.json"
     target.write_text("before")
 
     def interrupted():
-        with whole_file(target) as partial:
+        with atomic_write(target) as partial:
             partial.write_text("half of")
             raise KeyboardInterrupt
 
@@ -28,28 +40,58 @@ def test_a_failure_leaves_what_was_there_and_nothing_beside_it(tmp_path):
 
 def test_a_link_stays_a_link_and_a_pipe_a_pipe(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "a.txt")
-    write_whole(tmp_path / "link", "text")
+    write_text(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "a.txt").read_text() == "text"
     os.mkfifo(tmp_path / "pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
-    write_whole(tmp_path / "pipe", "text")
+    write_text(tmp_path / "pipe", "text")
     assert os.read(reader, 10) == b"text"
     os.close(reader)
 
 
-def test_what_is_half_written_is_not_found_as_a_result(tmp_path):
-    with whole_file(tmp_path / "a.json") as partial:
+def test_a_partial_file_does_not_match_the_pattern_of_results(tmp_path):
+    with atomic_write(tmp_path / "a.json") as partial:
         partial.write_text("{")
         assert not list(tmp_path.glob("*.json"))
+
+
+def test_temporary_names_differ_and_existing_files_are_not_opened(tmp_path, monkeypatch):
+    with atomic_write(tmp_path / "a") as one, atomic_write(tmp_path / "a") as other:
+        assert one != other
+        assert one.parent == other.parent == tmp_path
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    monkeypatch.setattr("isolatent.files.secrets.token_hex", lambda size: "guessed")
+    (tmp_path / ".a.guessed.partial").symlink_to(victim)
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "a", "text")
+    assert victim.read_text() == "mine"
+
+
+def test_files_have_the_permissions_of_newly_created_ones(tmp_path):
+    write_text(tmp_path / "atomic", "text")
+    (tmp_path / "plain").write_text("text")
+    modes = {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("atomic", "plain")}
+    assert len(modes) == 1
+
+
+def test_the_file_is_synced_before_it_is_renamed_and_the_directory_after(tmp_path, monkeypatch):
+    done = []
+    for owner, name in ((os, "fsync"), (Path, "replace")):
+        called = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *args, c=called, n=name: (done.append(n), c(*args))[1]
+        )
+    write_text(tmp_path / "a", "text")
+    assert done == ["fsync", "replace", "fsync"]
 
 
 ROW = Row("own", "a", "unsupervised", "mcc", 90.0, None, "mean", 1, 1, None, None, None, "")
 
 
 @pytest.mark.parametrize("kind", ["record", "json", "page", "figure"])
-def test_every_writer_cleans_up_when_the_disk_fails_it(kind, tmp_path, monkeypatch):
-    """The last step fails: every byte is there, but the file may not take its place."""
+def test_every_writer_cleans_up_when_the_rename_fails(kind, tmp_path, monkeypatch):
     if kind == "figure":
         pytest.importorskip("matplotlib")
 
@@ -66,3 +108,62 @@ def test_every_writer_cleans_up_when_the_disk_fails_it(kind, tmp_path, monkeypat
             "figure": lambda: plots.write_figure([ROW], tmp_path / "a.png"),
         }[kind]()
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+DATA = {
+    "tuple": (1, 2),
+    "scalars": [np.int64(3), np.float64(0.5), np.bool_(True), np.float32("nan")],
+    "array": np.arange(4.0).reshape(2, 2),
+    "tensor": torch.arange(2),
+    "path": Path("folder/a.csv"),
+    "text": "ü",
+    "nested": {"infinite": (float("-inf"),), "none": None},
+}
+PLAIN = {
+    "tuple": [1, 2],
+    "scalars": [3, 0.5, True, None],
+    "array": [[0.0, 1.0], [2.0, 3.0]],
+    "tensor": [0, 1],
+    "path": str(Path("folder/a.csv")),
+    "text": "ü",
+    "nested": {"infinite": [None], "none": None},
+}
+
+
+def test_written_json_holds_the_plain_data(tmp_path):
+    for indent in (None, 2):
+        write_json(tmp_path / "a.json", DATA, indent)
+        assert json.loads((tmp_path / "a.json").read_text()) == PLAIN
+
+
+def test_only_types_that_json_lacks_are_converted():
+    assert to_plain(DATA, nan_to_none=True) == PLAIN
+    assert type(to_plain(np.float64(0.5))) is float
+    assert np.isnan(to_plain(float("nan")))
+    unknown = object()
+    assert to_plain([unknown])[0] is unknown
+
+
+def test_digests_of_json_do_not_depend_on_the_order_of_keys():
+    data = {"a": 1, "b": {"c": 2, "d": 3}}
+    assert digest_json(data) == digest_json({"b": {"d": 3, "c": 2}, "a": 1})
+    assert digest_json(data) != digest_json({**data, "a": 2})
+    # Stored results carry such digests, so they must never change.
+    assert digest_json({"name": "Σ", "x": [1.0, None, True]}) == (
+        "7b709a99fce55c5a232d60ec6b188276c9386797474be0382c6825a9497a9429"
+    )
+
+
+def test_digests_of_data_depend_on_values_dtype_shape_and_contents_of_files(tmp_path):
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("2")
+    parts = [
+        np.arange(4),
+        np.arange(4.0),
+        np.arange(4).reshape(2, 2),
+        tmp_path / "a",
+        tmp_path / "b",
+    ]
+    assert len({digest_data(part) for part in parts}) == len(parts)
+    assert digest_data(np.arange(8)[::2]) == digest_data(np.arange(8)[::2].copy())
+    assert digest_file(tmp_path / "a") != digest_file(tmp_path / "b")

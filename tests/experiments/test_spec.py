@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from isolatent.experiments import Cell, Experiment, Run
-from isolatent.experiments.settings import BESIDE, hash_of, plain
+from isolatent.experiments.settings import BESIDE, plain
 
 CHANGES = {
     "name": "other",
@@ -44,7 +44,6 @@ def reordered(value):
 def test_the_hash_does_not_depend_on_the_order_of_keys(tiny):
     cell = {"name": "a", **tiny}
     assert run_of(reordered(cell)).hash == run_of(cell).hash
-    assert hash_of({"a": 1, "b": {"c": 2, "d": 3}}) == hash_of({"b": {"d": 3, "c": 2}, "a": 1})
 
 
 def test_every_field_has_a_change_to_try():

@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
+from isolatent.files import to_plain
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
-from isolatent.training.storage import check_kind, make_directory, to_plain
+from isolatent.training.storage import check_kind, make_directory
 
 __all__ = ["Stored"]
 

@@ -65,8 +65,9 @@ def demo(
     quiet: Annotated[bool, typer.Option(help="Print the result only.")] = False,
 ) -> None:
     """Make a world with known factors, recover them, and compare with the truth."""
-    from isolatent.cli.output import LARGEST_SEED, check_writable, write_json
+    from isolatent.cli.output import LARGEST_SEED, check_writable
     from isolatent.cli.report import demo_page_path
+    from isolatent.files import write_json
 
     check_integer("--random-state", random_state, at_least=0, at_most=LARGEST_SEED)
     if max_steps is not None:
@@ -81,7 +82,7 @@ def demo(
 
         figures = run_demo(random_state=random_state, max_steps=max_steps, quiet=quiet, report=page)
     if json is not None:
-        write_json(json, figures)
+        write_json(json, figures, indent=2)
 
 
 @app.command()

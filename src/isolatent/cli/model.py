@@ -14,8 +14,8 @@ import typer
 from numpy.typing import NDArray
 
 from isolatent.checks import check_integer, check_one_of
-from isolatent.cli.output import check_writable, write_json
-from isolatent.files import whole_file
+from isolatent.cli.output import check_writable
+from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
     from isolatent.evaluation import Interval
@@ -98,6 +98,7 @@ def run_evaluate(
                 "metric": promised,
                 "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
             },
+            indent=2,
         )
 
 
@@ -200,7 +201,7 @@ def _codes(model: ContrastiveICA, x: NDArray[Any]) -> Iterator[NDArray[Any]]:
 def _write_codes(out: Path, codes: Iterator[NDArray[Any]], shape: tuple[int, int]) -> None:
     """Write all of them or nothing."""
     suffix = out.suffix.lower()
-    with whole_file(out) as partial:
+    with atomic_write(out) as partial:
         if suffix == ".npy":
             _stream_npy(partial, codes, shape)
         elif suffix == ".npz":

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
-from isolatent.files import write_whole
-
-__all__ = ["LARGEST_SEED", "check_writable", "command_line", "write_json"]
+__all__ = ["LARGEST_SEED", "check_writable", "command_line"]
 
 LARGEST_SEED = 2**32 - 1  # what NumPy takes
 
@@ -27,11 +23,6 @@ def check_writable(name: str, path: Path, overwrite: bool) -> None:
     target = path if path.exists() else path.parent
     if not os.access(target, os.W_OK):
         raise PermissionError(f"{name}: no permission to write {path}")
-
-
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write all of it or nothing."""
-    write_whole(path, json.dumps(data, indent=2) + "\n")
 
 
 def command_line() -> str:

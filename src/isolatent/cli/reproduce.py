@@ -25,7 +25,7 @@ from isolatent.experiments import (
 )
 from isolatent.experiments.backends import check_backend
 from isolatent.experiments.results import FORMATS, rows_of
-from isolatent.files import file_name, write_whole
+from isolatent.files import file_name, write_text
 
 if TYPE_CHECKING:
     from isolatent.report.stored import Results
@@ -167,7 +167,7 @@ def _write_figure(target: Path, results: Sequence[Results], rows: Sequence[Row])
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:
     """The table with a mark by which it is known again."""
-    write_whole(path, f"{TABLE_MARK}\n\n{as_markdown(rows)}")
+    write_text(path, f"{TABLE_MARK}\n\n{as_markdown(rows)}")
 
 
 def _is_table(path: Path) -> bool:

@@ -7,10 +7,8 @@ when it is whole. One that is damaged, or that something else wrote there, is ma
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
-import tempfile
 import warnings
 import zipfile
 import zlib
@@ -22,8 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isolatent.checks import IsolatentWarning
+from isolatent.files import atomic_write, digest_data
 
-__all__ = ["cache_directory", "cached_array", "digest"]
+__all__ = ["cache_directory", "cached_array"]
 
 Array = NDArray[Any]
 
@@ -37,24 +36,6 @@ def cache_directory() -> Path:
     if sys.platform == "darwin":
         return Path.home() / "Library/Caches/isolatent"
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "isolatent")
-
-
-def digest(*parts: Array | str | os.PathLike[str]) -> str:
-    """The hash of arrays (numbers, dtype and shape) and of the files at these paths.
-
-    Example:
-        >>> digest(np.arange(3)) == digest(np.arange(3.0))
-        False
-    """
-    total = hashlib.sha256()
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            total.update(f"{part.dtype.str}{part.shape}".encode())
-            total.update(np.ascontiguousarray(part).data)
-        else:
-            with Path(part).open("rb") as file:
-                total.update(hashlib.file_digest(file, "sha256").digest())
-    return total.hexdigest()
 
 
 def cached_array(name: str, key: str, build: Callable[[], Array]) -> Array:
@@ -81,7 +62,7 @@ def _read(path: Path, key: str) -> Array | None:
     try:
         with np.load(path, allow_pickle=False) as archive:  # zip's checksums are verified
             array: Array = archive["array"]
-            whole = str(archive["key"]) == key and str(archive["digest"]) == digest(array)
+            whole = str(archive["key"]) == key and str(archive["digest"]) == digest_data(array)
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
         return None
     except (zipfile.BadZipFile, zlib.error, NotImplementedError):
@@ -91,11 +72,5 @@ def _read(path: Path, key: str) -> Array | None:
 
 def _write(path: Path, key: str, array: Array) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".partial")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, array=array, key=key, digest=digest(array))
-        Path(beside).replace(path)
-    except BaseException:
-        Path(beside).unlink(missing_ok=True)
-        raise
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        np.savez(file, array=array, key=key, digest=digest_data(array))

@@ -12,10 +12,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isolatent.datasets.cache import cached_array, digest
+from isolatent.datasets.cache import cached_array
 from isolatent.datasets.factor_grid import FactorArray
 from isolatent.datasets.packed import PackedImages
 from isolatent.datasets.sprites import SIZES, factors_of
+from isolatent.files import digest_data
 
 __all__ = ["load_dsprites"]
 
@@ -43,7 +44,7 @@ def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = T
     """
     where = _locate(path)
     if cache:
-        bits = cached_array("dsprites", digest(where), lambda: _pack(where, SIZES, SIDE))
+        bits = cached_array("dsprites", digest_data(where), lambda: _pack(where, SIZES, SIDE))
     else:
         bits = _pack(where, SIZES, SIDE)
     return _world(bits, SIZES, SIDE)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isolatent.datasets.factor_grid import FactorWorld
-from isolatent.parallel import share_images
+from isolatent.parallel import map_ranges, max_threads
 
 __all__ = ["Shapes3D"]
 
@@ -72,11 +72,11 @@ class Shapes3D(FactorWorld):
         columns = (np.ascontiguousarray(shape), sizes * RADIUS[shape], sizes * HEIGHT[shape], view)
         out = np.empty((len(factors), *self.observation_shape), np.float32)
 
-        def work(first: int, last: int) -> None:
+        def work(_: int, first: int, last: int) -> None:
             room = (azimuths, shade, reach, rays, CAMERA)
             cast(*columns, colours, *room, first, last, out)
 
-        share_images(len(out), work, alone=ALONE)
+        map_ranges(work, len(out), min(max_threads(), len(out) // ALONE))
         return torch.from_numpy(out)
 
     def __repr__(self) -> str:

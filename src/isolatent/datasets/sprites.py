@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from isolatent.checks import check_integer, check_one_of, check_tensor
-from isolatent.datasets.cache import cached_array, digest
+from isolatent.datasets.cache import cached_array
 from isolatent.datasets.factor_grid import FactorWorld
 from isolatent.datasets.outlines import SHAPES, outlines
 from isolatent.datasets.packed import PackedImages
-from isolatent.parallel import share_images
+from isolatent.files import digest_data
+from isolatent.parallel import map_ranges, max_threads
 
 __all__ = ["Sprites", "render_sprites"]
 
@@ -160,7 +161,7 @@ class Sprites(FactorWorld):
         """
         if cache:
             here = Path(__file__)
-            key = digest(*self.values, *outlines(), here, here.with_name("sprite_raster.py"))
+            key = digest_data(*self.values, *outlines(), here, here.with_name("sprite_raster.py"))
             bits = cached_array("sprites", key, self._windows)
         else:
             bits = self._windows()
@@ -198,10 +199,10 @@ def _draw(antialias: bool, out: Array, *factors: Array) -> None:
     columns = [np.ascontiguousarray(factors[0], np.int64)]
     columns += [np.ascontiguousarray(column, np.float64) for column in factors[1:]]
 
-    def work(first: int, last: int) -> None:
+    def work(_: int, first: int, last: int) -> None:
         kernel(*outlines(), *columns, first, last, out)
 
-    share_images(len(out), work, alone=ALONE)
+    map_ranges(work, len(out), min(max_threads(), len(out) // ALONE))
 
 
 def _shapes(value: ArrayLike | Tensor) -> NDArray[np.int64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -24,6 +23,7 @@ from isolatent.datasets import (
 )
 from isolatent.experiments.cells import check_recipe
 from isolatent.experiments.settings import Setting, Spec, one_of
+from isolatent.files import digest_file
 from isolatent.pairs import FactorPairs
 from isolatent.training import ContrastiveICA, Recipe
 
@@ -82,8 +82,7 @@ class ImageWorldSpec(Spec):
         path = Path(transitions).expanduser()
         if not path.is_file():
             return path.name
-        with path.open("rb") as file:
-            return f"{path.name} sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+        return f"{path.name} sha256:{digest_file(path)}"
 
     def build(self) -> FactorPairs:
         """The pairs; their ``world`` is the world."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
@@ -15,7 +13,6 @@ __all__ = [
     "Setting",
     "Spec",
     "check_one_of",
-    "hash_of",
     "one_of",
     "plain",
     "what_matters",
@@ -172,9 +169,3 @@ def plain(spec: BaseModel) -> dict[str, Any]:
 def what_matters(cell: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a cell, as plain data, on which its result depends."""
     return {key: value for key, value in cell.items() if key not in BESIDE}
-
-
-def hash_of(data: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data; the order of keys does not matter."""
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -9,8 +9,8 @@ from pydantic import Discriminator, Field, Tag, field_validator
 from isolatent import __version__
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.image_cells import ImageCell
-from isolatent.experiments.settings import FILE_NAME, Spec, hash_of, plain, what_matters
-from isolatent.files import file_name
+from isolatent.experiments.settings import FILE_NAME, Spec, plain, what_matters
+from isolatent.files import digest_json, file_name
 
 __all__ = ["AnyCell", "Experiment", "Run"]
 
@@ -51,7 +51,7 @@ class Run(Spec):
         without running anything again.
         """
         cell = what_matters(plain(self.cell))
-        return hash_of({"cell": cell, "seed": self.seed, "version": __version__})
+        return digest_json({"cell": cell, "seed": self.seed, "version": __version__})
 
     @property
     def file(self) -> str:

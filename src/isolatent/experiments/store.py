@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from isolatent.experiments.settings import plain, what_matters
 from isolatent.experiments.spec import Experiment, Run
-from isolatent.files import file_name, write_whole
+from isolatent.files import file_name, write_json
 
 __all__ = ["Store"]
 
@@ -89,15 +88,6 @@ def _read(path: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def _finite(data: Any) -> Any:
-    """JSON has neither NaN nor infinity: null stands for them."""
-    if isinstance(data, dict):
-        return {key: _finite(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [_finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
-
-
 def _write(path: Path, data: dict[str, Any], indent: int | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, json.dumps(_finite(data), indent=indent, allow_nan=False) + "\n")
+    write_json(path, data, indent)

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from isolatent import __version__
-from isolatent.files import write_whole
+from isolatent.files import write_text
 from isolatent.report.colours import style_of_colours
 from isolatent.report.markup import Markup, element
 from isolatent.report.page import Page
@@ -34,7 +34,7 @@ def write_report(path: str | os.PathLike[str], page: Page, *, overwrite: bool = 
     """
     if Path(path).exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
-    write_whole(path, render_page(page))
+    write_text(path, render_page(page))
 
 
 def is_report(path: str | os.PathLike[str]) -> bool:

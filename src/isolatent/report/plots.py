@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from isolatent.experiments.results import Row
-from isolatent.files import whole_file
+from isolatent.files import atomic_write
 from isolatent.report.table import score_name
 
 __all__ = ["can_draw", "distances", "panels", "swept", "write_figure"]
@@ -137,7 +137,7 @@ def write_figure(
         for ax in drawn:
             ax.grid(alpha=0.3)
             ax.spines[["top", "right"]].set_visible(False)
-    with whole_file(path) as partial:
+    with atomic_write(path) as partial:
         figure.savefig(partial, dpi=150, format="png")
 
 

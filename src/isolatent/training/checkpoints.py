@@ -18,10 +18,12 @@ from safetensors.torch import save as encode_tensors
 from torch import Tensor
 
 from isolatent.checks import IsolatentWarning, check_integer
+from isolatent.files import PARTIAL_SUFFIX, digest_json, write_bytes
 
 __all__ = ["FORMAT", "Checkpoints", "DamagedFileError", "read_pair", "write_pair"]
 
 NAME = re.compile(r"step-([0-9]{8,})\.(json|safetensors)")
+PARTIAL = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]+{re.escape(PARTIAL_SUFFIX)}")
 FORMAT = 1  # of the files; a reader refuses what is newer than it
 
 
@@ -43,10 +45,9 @@ def write_pair(stem: Path, tensors: Mapping[str, Tensor], record: Mapping[str, A
     if described.is_file() and numbers.is_file():
         with suppress(DamagedFileError):
             old = _read_json(described)
-            _write(described, _text({**body, "before": [old["tensors"], old["record"]]}))
-    _write(numbers, data)
-    _write(described, text)
-    _sync_directory(stem.parent)
+            write_bytes(described, _text({**body, "before": [old["tensors"], old["record"]]}))
+    write_bytes(numbers, data)
+    write_bytes(described, text)
 
 
 def read_pair(stem: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -78,7 +79,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         body: dict[str, Any] = json.loads(path.read_bytes())
         checksum = body.pop("checksum")
-        known, matches = body["format"], checksum == _checksum(body)
+        known, matches = body["format"], checksum == digest_json(body)
         body["tensors"], body["record"]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise DamagedFileError(
@@ -94,7 +95,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _text(body: Mapping[str, Any]) -> bytes:
-    signed = {**body, "checksum": _checksum(body)}
+    signed = {**body, "checksum": digest_json(body)}
     return json.dumps(signed, indent=1, allow_nan=False).encode() + b"\n"
 
 
@@ -164,8 +165,8 @@ class Checkpoints:
         """Remove what runs that were killed while writing left behind."""
         kept = set(self.steps())
         for path in self.directory.glob("*step-*"):
-            name = NAME.fullmatch(path.name.removeprefix(".").removesuffix(".partial"))
-            if name is not None and (path.suffix == ".partial" or int(name[1]) not in kept):
+            name = NAME.fullmatch(path.name)
+            if PARTIAL.fullmatch(path.name) or (name is not None and int(name[1]) not in kept):
                 path.unlink(missing_ok=True)
 
     def _stem(self, step: int) -> Path:
@@ -175,28 +176,3 @@ class Checkpoints:
         stem = self._stem(step)  # the JSON first: without it the tensors do not count
         for end in (".json", ".safetensors"):
             stem.with_name(stem.name + end).unlink(missing_ok=True)
-
-
-def _checksum(body: Mapping[str, Any]) -> str:
-    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the renames last through a power cut, where directories can be synced at all."""
-    if os.name != "posix":
-        return
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

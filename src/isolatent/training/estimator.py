@@ -21,6 +21,7 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
+from isolatent.files import to_plain
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs
 from isolatent.theory import check_beliefs
 from isolatent.training.assembly import (
@@ -39,7 +40,7 @@ from isolatent.training.observations import TakesObservations
 from isolatent.training.recipe import Recipe
 from isolatent.training.setup import HELD_OUT_PAIRS, HOLD_OUT_FROM, prepare
 from isolatent.training.steps import Step
-from isolatent.training.storage import load_model, save_model, to_plain
+from isolatent.training.storage import load_model, save_model
 from isolatent.worlds import World
 
 __all__ = ["ContrastiveICA"]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from isolatent.files import to_plain
 from isolatent.theory import Guarantee
 from isolatent.training.assembly import Beliefs, build_encoder, build_loss, dtype_of
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
@@ -22,7 +23,7 @@ from isolatent.training.steps import steps_from_tensor, steps_to_tensor
 if TYPE_CHECKING:
     from isolatent.training.estimator import ContrastiveICA
 
-__all__ = ["check_kind", "load_model", "make_directory", "save_model", "to_plain"]
+__all__ = ["check_kind", "load_model", "make_directory", "save_model"]
 
 Model = TypeVar("Model", bound="ContrastiveICA")
 OWN = "(a module of your own)"  # stands in model.json for code, which is not saved
@@ -59,15 +60,6 @@ def make_directory(directory: Path, overwrite: bool) -> None:
     if (directory / "model.json").exists() and not overwrite:
         raise FileExistsError(f"directory: {directory} holds a model; pass overwrite=True")
     directory.mkdir(parents=True, exist_ok=True)
-
-
-def to_plain(value: Any) -> Any:
-    """The same data without NumPy's numbers and without tuples, as JSON has it."""
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def check_kind(expected: str, record: dict[str, Any], directory: str | os.PathLike[str]) -> None:

@@ -2,6 +2,7 @@
 
 import threading
 
+import numba
 import pytest
 import torch
 
@@ -42,7 +43,7 @@ def test_threads_follow_torch_and_stay_one_for_few_pairs():
     assert with_threads(2, lambda: numba_engine.thread_count(100, 100)) == 1
     assert with_threads(1, lambda: numba_engine.thread_count(10**5, 10**5)) == 1
     assert with_threads(2, lambda: numba_engine.thread_count(10**5, 10**5)) == min(
-        2, numba_engine.numba.config.NUMBA_NUM_THREADS
+        2, numba.config.NUMBA_NUM_THREADS
     )
     assert with_threads(2, lambda: numba_engine.thread_count(3, 10**9)) == 1  # one block of rows
 

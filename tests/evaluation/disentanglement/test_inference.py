@@ -9,7 +9,7 @@ from isolatent import ContrastiveICA, Recipe
 from isolatent.baselines import BetaVAE, SupervisedEncoder
 from isolatent.encoders import ConvEncoder
 from isolatent.evaluation import EncodedGrid
-from isolatent.evaluation.disentanglement.inference import has_known_layers, in_threads, prepared
+from isolatent.evaluation.disentanglement.inference import has_known_layers, prepared
 
 FEW = Recipe(max_steps=30, batch_size=32)
 VECTORS = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).cumsum(0)
@@ -78,14 +78,3 @@ def test_a_module_of_other_layers_is_called_as_it_is_in_evaluation_mode():
     for sign in (1.0, -1.0, 1.0):
         x = sign * torch.ones(3, 2)
         torch.testing.assert_close(call(x), x if sign > 0 else -2 * x)
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_threads_keep_the_order_of_the_parts_and_torch_its_number(threads):
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
-        assert in_threads(lambda x: x * x, range(50)) == [x * x for x in range(50)]
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)

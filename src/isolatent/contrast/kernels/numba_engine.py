@@ -1,17 +1,13 @@
 """The engine on CPUs: packs tensors for the fused passes and shares the rows among threads.
 
-Threads are ordinary Python threads that live for one pass, while the compiled code has released the
-GIL. So there is no second OpenMP pool beside torch's, nothing is inherited by a forked data loader,
-and `torch.set_num_threads` governs.
+The threads live for one pass (:mod:`isolatent.parallel`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -21,6 +17,7 @@ from isolatent.contrast.kernels.forms import Form, form_of
 from isolatent.contrast.kernels.fused import backward_rows, forward_rows
 from isolatent.contrast.kernels.recompute import Gradients, Pairs, Reduction
 from isolatent.contrast.kernels.reductions import ROWS, TILE, Both, Kind, LogSumExp, Softplus
+from isolatent.parallel import map_ranges, max_threads
 
 __all__ = ["backward", "forward", "thread_count"]
 
@@ -62,22 +59,7 @@ def thread_count(rows: int, columns: int) -> int:
     """How many threads share the rows: torch's number, at most NUMBA_NUM_THREADS."""
     if rows * columns < ALONE:
         return 1
-    limit = min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)
-    return max(1, min(limit, -(-rows // ROWS)))
-
-
-def _share(threads: int, rows: int, work: Callable[[int, int, int], None]) -> None:
-    """Call work(t, first, last) for each thread t and its blocks of rows."""
-    blocks = rows // ROWS
-    bounds = [blocks * t // threads for t in range(threads + 1)]
-    if threads == 1:
-        return work(0, 0, blocks)
-    with ThreadPoolExecutor(threads - 1) as pool:
-        others = [pool.submit(work, t, *bounds[t : t + 2]) for t in range(1, threads)]
-        work(0, *bounds[:2])
-        for other in others:
-            other.result()  # raises what was raised there
-    return None
+    return max(1, min(max_threads(), -(-rows // ROWS)))
 
 
 def _pack(pairs: Pairs) -> Packed:
@@ -129,7 +111,7 @@ def forward(reduction: Reduction, pairs: Pairs) -> tuple[tuple[Tensor, ...], Sta
     def work(t: int, first: int, last: int) -> None:
         forward_rows(form, kind, first, last, *packed, top, total, tops[t], totals[t])
 
-    _share(threads, len(packed.u), work)
+    map_ranges(work, len(packed.u) // ROWS, threads)
     column_top = tops.max(0)
     column_total = (totals * np.exp(tops - column_top)).sum(0)
     state = State(form, threads, packed, top, total, column_top, column_total)
@@ -172,7 +154,7 @@ def backward(
             *(state.top, g, column_top, h, gu, ga, gv[t], gb[t]),
         )
 
-    _share(threads, len(packed.u), work)
+    map_ranges(work, len(packed.u) // ROWS, threads)
     u_gradient = torch.from_numpy(gu[:rows, :n])
     flat = gv.sum(0).transpose(0, 2, 1).reshape(-1, packed.v.shape[1])
     v_gradient = torch.from_numpy(flat[:columns, :n])

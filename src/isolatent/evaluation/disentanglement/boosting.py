@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,8 +11,9 @@ import numpy as np
 
 from isolatent.evaluation.columns import Array, binary_exponents
 from isolatent.evaluation.disentanglement.samples import Classes, Split
+from isolatent.parallel import map_ranges
 
-__all__ = ["BOOSTERS", "Boosted", "boost", "thread_count"]
+__all__ = ["BOOSTERS", "Boosted", "boost"]
 
 
 class Boosted(NamedTuple):
@@ -28,14 +27,6 @@ class Boosted(NamedTuple):
 
     credit: Array
     predicted: Classes
-
-
-def thread_count() -> int:
-    """How many threads to use: torch's number where torch is loaded, at most NUMBA_NUM_THREADS."""
-    from numba import config
-
-    torch = sys.modules.get("torch")
-    return min(config.NUMBA_NUM_THREADS, torch.get_num_threads() if torch else os.cpu_count() or 1)
 
 
 def boost(points: Split, booster: str, seed: int, threads: int) -> list[Boosted]:
@@ -85,7 +76,7 @@ def _by_presorting(points: Split, seed: int, threads: int) -> list[Boosted]:
     order = np.argsort(columns, axis=1, kind="stable").astype(np.int32)
     ranked = np.take_along_axis(columns, order, axis=1)
     fitted = []
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(max(1, threads - 1)) as pool:
         for classes in points.train.classes.T:
             values, labels = _present(classes)
             if len(values) == 1:
@@ -110,16 +101,15 @@ def _fit_presorted(
     prob = np.empty_like(raw)
     inverse = 1.0 / np.maximum(np.arange(rows + 1), 1)
     shares = min(threads, len(raw))
-    bounds = [len(raw) * t // shares for t in range(shares + 1)]
     credit = np.zeros((shares, *columns.shape))
 
-    def grow(t: int) -> None:
+    def grow(t: int, first: int, last: int) -> None:
         now = labels, prob, raw, new_columns, new_raw, credit[t]
-        grow_stage(bounds[t], bounds[t + 1], order, ranked, columns, inverse, *now)
+        grow_stage(first, last, order, ranked, columns, inverse, *now)
 
     for _ in range(STAGES):
         probabilities(raw, prob)
-        list(pool.map(grow, range(shares)))
+        map_ranges(grow, len(raw), shares, pool)
     return credit.sum(axis=0), new_raw
 
 

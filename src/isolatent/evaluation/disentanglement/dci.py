@@ -10,9 +10,10 @@ from numpy.typing import ArrayLike
 
 from isolatent.checks import check_one_of
 from isolatent.evaluation.columns import Array
-from isolatent.evaluation.disentanglement.boosting import BOOSTERS, boost, thread_count
+from isolatent.evaluation.disentanglement.boosting import BOOSTERS, boost
 from isolatent.evaluation.disentanglement.samples import Split, split
 from isolatent.evaluation.intervals import Resampled
+from isolatent.parallel import max_threads
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
 
@@ -103,7 +104,7 @@ def dci_of(points: Split, booster: str, seed: int) -> tuple[DCI, dict[str, Resam
     Importance is a sum over the fitted points: of how much the splits on a code lower the squared
     error there. So D and C resample those points, and I the held-out ones.
     """
-    fits = boost(points, booster, seed, thread_count())
+    fits = boost(points, booster, seed, max_threads())
     credit = np.stack([fit.credit for fit in fits])  # (F, C, N)
     hits = np.stack(
         [fit.predicted == test for fit, test in zip(fits, points.test.classes.T, strict=True)]

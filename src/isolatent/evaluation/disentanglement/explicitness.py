@@ -7,9 +7,9 @@ from numpy.typing import ArrayLike
 
 from isolatent.evaluation.assignment import Indices
 from isolatent.evaluation.columns import Array, binary_exponents, dense_ranks, mid_ranks
-from isolatent.evaluation.disentanglement.boosting import thread_count
 from isolatent.evaluation.disentanglement.samples import Classes, Split, split
 from isolatent.evaluation.intervals import Resampled
+from isolatent.parallel import max_threads
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
 
@@ -75,7 +75,7 @@ def explicitness_of(points: Split) -> Resampled:
     columns = zip(points.train.classes.T, points.test.classes.T, strict=True)
     placed = [
         placement
-        for placement in Parallel(n_jobs=thread_count(), prefer="threads")(
+        for placement in Parallel(n_jobs=max_threads(), prefer="threads")(
             delayed(_placements)(fitted, own, scored, truth) for own, truth in columns
         )
         if placement is not None

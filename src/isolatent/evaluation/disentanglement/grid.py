@@ -12,6 +12,7 @@ import numpy as np
 from isolatent.checks import check_integer
 from isolatent.evaluation.assignment import Indices
 from isolatent.evaluation.columns import Array, as_columns
+from isolatent.parallel import map_threads
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
@@ -171,8 +172,6 @@ class EncodedGrid:
         """Return the codes of points, batch by batch."""
         import torch
 
-        from isolatent.evaluation.disentanglement.inference import in_threads
-
         # A world of others may not bear being asked by several threads at once.
         own = type(self.world).__module__.startswith("isolatent.")
         one_at_a_time: AbstractContextManager[Any] = nullcontext() if own else Lock()
@@ -185,7 +184,7 @@ class EncodedGrid:
         batches = np.array_split(points, -(-len(points) // BATCH))
         known = self._module is not None
         return np.concatenate(
-            in_threads(encode, batches) if known else [encode(part) for part in batches]
+            map_threads(encode, batches) if known else [encode(part) for part in batches]
         )
 
     def _of_shifted_images(self, points: Indices) -> Array | None:
@@ -193,7 +192,6 @@ class EncodedGrid:
         if self._module is None or 2 * len(points) < len(self.world):
             return None  # every place of a window is encoded, which should be worth it
         from isolatent.datasets import Sprites
-        from isolatent.evaluation.disentanglement.inference import in_threads
         from isolatent.evaluation.disentanglement.sharing import shared_encoder
 
         # Of others nothing is known: what they call a grid may be anything.
@@ -205,7 +203,7 @@ class EncodedGrid:
         encode = shared_encoder(self._module, images)
         if encode is None:
             return None
-        codes = in_threads(encode, range(len(images.bits)))
+        codes = map_threads(encode, range(len(images.bits)))
         return as_columns("codes", np.concatenate(codes)[points])
 
     def _shows(self, images: PackedImages) -> bool:

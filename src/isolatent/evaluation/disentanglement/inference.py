@@ -1,20 +1,14 @@
-"""A module prepared for many calls without gradients, and batches shared among threads."""
+"""A module prepared for many calls without gradients."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["has_known_layers", "in_threads", "prepared"]
-
-
-Part = TypeVar("Part")
-Result = TypeVar("Result")
+__all__ = ["has_known_layers", "prepared"]
 
 
 def has_known_layers(module: nn.Module) -> bool:
@@ -57,28 +51,6 @@ def prepared(module: nn.Module) -> Callable[[Tensor], Tensor]:
             return codes
 
     return call
-
-
-def in_threads(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """Work on the parts in as many threads as torch has, each batch in one of them.
-
-    Threads that share every layer of every batch wait for each other some ten times a batch, and
-    on a machine with other work to do they wait long.
-
-    Example:
-        >>> in_threads(lambda x: x + 1, [1, 2, 3])
-        [2, 3, 4]
-    """
-    threads = torch.get_num_threads()
-    done = [work(part) for part in parts[:1]]  # where a module is traced
-    if threads == 1:
-        return done + [work(part) for part in parts[1:]]
-    torch.set_num_threads(1)  # of each thread that is started from now on
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            return done + list(pool.map(work, parts[1:]))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _frozen(module: nn.Module, x: Tensor) -> Callable[[Tensor], Tensor]:
