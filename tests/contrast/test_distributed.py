@@ -1,4 +1,4 @@
-"""Two processes with half the pairs each are one process with all of them."""
+"""Two processes that share the pairs give the loss and gradients of one process with all pairs."""
 
 import os
 import socket
@@ -17,11 +17,14 @@ from isolatent.contrast import (
     AnInfoNCE,
     ConstantPotential,
     Dot,
+    Ensemble,
     InfoNCE,
+    Lp,
+    SaturatedInfoNCE,
     SpectralContrastive,
 )
 
-ROWS, N = 12, 3
+ROWS, N, K = 12, 3, 4
 
 
 class Bowl(torch.nn.Module):
@@ -35,56 +38,90 @@ class Bowl(torch.nn.Module):
         return self.depth * h.square().sum(-1)
 
 
-LOSSES = [
-    lambda gather: InfoNCE(Dot(2.0, learn_scale=True), gather=gather),
-    lambda gather: AnInfoNCE(N, negatives_from="both", symmetric=False, gather=gather),
-    lambda gather: NCE(
-        Dot(learn_scale=True), potential_pos=ConstantPotential(0.3), ratio="count", gather=gather
+LOSSES = {
+    "infonce": lambda: InfoNCE(Dot(2.0, learn_scale=True)),
+    "aninfonce one way": lambda: AnInfoNCE(N, negatives_from="both", symmetric=False),
+    "nce": lambda: NCE(
+        Dot(learn_scale=True), potential_pos=ConstantPotential(0.3), ratio="count", symmetric=False
     ),
-    lambda gather: NWJ(
-        Dot(learn_scale=True), potential=Bowl(), potential_pos=Bowl(), gather=gather
+    "nwj": lambda: NWJ(Dot(learn_scale=True), potential=Bowl(), potential_pos=Bowl()),
+    "align": lambda: AlignUniform(0.6),
+    "spectral": lambda: SpectralContrastive(Dot(learn_scale=True), negatives_from="within"),
+    "given": lambda: AnInfoNCE(N, symmetric=False, negatives_from="given"),
+    "ensemble": lambda: Ensemble([AnInfoNCE(N), AnInfoNCE(N, weights=2.0)]),
+    "ensemble given": lambda: Ensemble(
+        [
+            NCE(Lp(learn_weights=True), symmetric=False, negatives_from="given", potential=Bowl()),
+            AnInfoNCE(N, symmetric=False, negatives_from="both"),
+        ]
     ),
-    lambda gather: AlignUniform(0.6, gather=gather),
-    lambda gather: SpectralContrastive(
-        Dot(learn_scale=True), negatives_from="within", gather=gather
+    "saturated sphere": lambda: SaturatedInfoNCE(N, batch_size=ROWS),
+    "saturated box": lambda: SaturatedInfoNCE(N, geometry="box", batch_size=ROWS),
+    "saturated free": lambda: SaturatedInfoNCE(N, geometry="free", batch_size=ROWS),
+    "saturated ensemble": lambda: Ensemble(
+        [SaturatedInfoNCE(N, geometry="free", batch_size=ROWS) for _ in range(2)]
     ),
-]
+}
+ONE_WAY = ("aninfonce one way", "nce", "given", "ensemble given")  # take negatives of each anchor
+
+# The number of rows in the first process. The second one has the other rows.
+SHARES = (6, 7, 12)
+# Spread evenly, unevenly, in one process only for some shares, and one tag without pairs.
+TAGS = {
+    "even": torch.arange(ROWS) % 2,
+    "uneven": torch.tensor([0, 0, 0, 0, 1, 0, 1, 1, 1, 0, 1, 1]),
+    "apart": (torch.arange(ROWS) >= 6).long(),
+    "one": torch.ones(ROWS, dtype=torch.int64),
+}
 
 
-def problem():
+def cases():
+    for name, share in product(LOSSES, SHARES):
+        negatives = [None] if "given" not in name else []
+        negatives += [] if "saturated" in name else ["shared"]
+        negatives += ["own"] if name in ONE_WAY else []
+        for given, tags in product(negatives, TAGS if "ensemble" in name else [None]):
+            yield name, share, given, tags
+
+
+def loss_and_gradients(case, rank, processes):
+    """The loss and the averaged gradients of an encoder and of the loss's own parameters."""
+    name, share, given, tags = case
     generator = torch.Generator().manual_seed(0)
     x, x_pos = torch.randn(2, ROWS, 5, generator=generator, dtype=torch.float64)
     weight = 0.3 * torch.randn(5, N, generator=generator, dtype=torch.float64)
-    queue = torch.randn(8, N, generator=generator, dtype=torch.float64)
-    return x, x_pos, weight, queue
-
-
-def losses_and_gradients(rank, processes):
-    """The loss and the averaged gradients of an encoder and of the loss's own parameters."""
-    x, x_pos, weight, queue = problem()
-    share = slice(rank * ROWS // processes, (rank + 1) * ROWS // processes)
-    results = []
-    part = slice(rank * len(queue) // processes, (rank + 1) * len(queue) // processes)
-    for make, negatives in product(LOSSES, (None, queue[part])):
-        encoder = weight.clone().requires_grad_()
-        loss = make(processes > 1).double()
-        value = loss(x[share] @ encoder, x_pos[share] @ encoder, negatives)
-        gradients = torch.autograd.grad(value, [encoder, *loss.parameters()])
-        if processes > 1:
-            for gradient in gradients:
-                dist.all_reduce(gradient)
-        results.append((value.detach(), [g / processes for g in gradients]))
-    return results
+    shared = torch.randn(7, N, generator=generator, dtype=torch.float64)
+    own = torch.randn(ROWS, K, N, generator=generator, dtype=torch.float64)
+    rows, queue = slice(None), slice(None)
+    if processes > 1:
+        rows = [slice(share), slice(share, None)][rank]
+        queue = [slice(5), slice(5, None)][rank]
+    encoder = weight.clone().requires_grad_()
+    mixing = torch.eye(N, dtype=torch.float64).requires_grad_()  # gradients to the negatives
+    extra = {"shared": lambda: shared[queue] @ mixing, "own": lambda: own[rows] @ mixing}
+    options = {} if given is None else {"negatives": extra[given]()}
+    if tags is not None:
+        options["tags"] = TAGS[tags][rows]
+    loss = LOSSES[name]().double()
+    loss.gather = processes > 1
+    value = loss(x[rows] @ encoder, x_pos[rows] @ encoder, **options)
+    inputs = [encoder, *([] if given is None else [mixing]), *loss.parameters()]
+    gradients = torch.autograd.grad(value, inputs, allow_unused=True)
+    missing = [gradient is None for gradient in gradients]
+    total = [gradient for gradient in gradients if gradient is not None]
+    if processes > 1:
+        for gradient in total:
+            dist.all_reduce(gradient)
+    return value.detach(), missing, [gradient / processes for gradient in total]
 
 
 def work(rank, port, path):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
     dist.init_process_group("gloo", rank=rank, world_size=2)
-    results = losses_and_gradients(rank, 2)
-    uneven = torch.zeros(2 + rank, N)
+    results = [loss_and_gradients(case, rank, 2) for case in cases()]
     try:
-        InfoNCE(Dot(), gather=True)(uneven, uneven)
+        InfoNCE(Dot(), gather=True)(torch.zeros(0, N), torch.zeros(0, N))
         message = ""
     except ValueError as error:
         message = str(error)
@@ -92,32 +129,43 @@ def work(rank, port, path):
     dist.destroy_process_group()
 
 
-def test_two_processes_equal_one(tmp_path):
+@pytest.fixture(scope="module")
+def together(tmp_path_factory):
+    """Results of all cases in two processes, by rank, each with the message of an error."""
+    path = tmp_path_factory.mktemp("ranks")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     workers = [
-        subprocess.Popen([sys.executable, __file__, str(rank), str(port), str(tmp_path)])
+        subprocess.Popen([sys.executable, __file__, str(rank), str(port), str(path)])
         for rank in range(2)
     ]
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0]
-    alone = losses_and_gradients(0, 1)
-    for rank in range(2):
-        together, message = torch.load(tmp_path / f"{rank}.pt")
-        assert "every process must have as many rows, got [2, 3]" in message
-        for (value, gradients), (expected, expected_gradients) in zip(together, alone, strict=True):
-            torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-9)
-            for ours, theirs in zip(gradients, expected_gradients, strict=True):
-                torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+    return [torch.load(path / f"{rank}.pt") for rank in range(2)]
 
 
-def test_the_laws_above_would_notice_missing_negatives():
-    """Half the batch without gathering is a different loss."""
-    x, x_pos, weight, _ = problem()
-    loss = InfoNCE(Dot(2.0)).double()
-    whole = loss(x @ weight, x_pos @ weight)
-    half = loss(x[:6] @ weight, x_pos[:6] @ weight)
-    assert half.item() != pytest.approx(whole.item(), rel=1e-2)
+@pytest.mark.parametrize(("index", "case"), list(enumerate(cases())), ids=str)
+def test_two_processes_equal_one(together, index, case):
+    value, missing, gradients = loss_and_gradients(case, 0, 1)
+    for results, _ in together:
+        ours, ours_missing, our_gradients = results[index]
+        torch.testing.assert_close(ours, value, rtol=1e-6, atol=1e-9)
+        assert ours_missing == missing  # in both processes, so that averaging lines up
+        for ours, theirs in zip(our_gradients, gradients, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-9)
+
+
+def test_no_rows_at_all_are_refused(together):
+    for _, message in together:
+        assert "must have rows in at least one process" in message
+
+
+def test_losses_of_the_parts_differ_from_the_loss_of_the_whole():
+    """The law above would notice missing negatives."""
+    h, h_pos = torch.randn(2, ROWS, N, generator=torch.Generator().manual_seed(0))
+    loss = InfoNCE(Dot(2.0))
+    parts = 0.5 * (loss(h[:6], h_pos[:6]) + loss(h[6:], h_pos[6:]))
+    assert parts.item() != pytest.approx(loss(h, h_pos).item(), rel=1e-2)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,10 @@ import torch
 
 from isolatent.contrast import (
     NCE,
-    NWJ,
     AlignUniform,
     AnInfoNCE,
     ConstantPotential,
     Dot,
-    Ensemble,
     InfoNCE,
     Lp,
 )
@@ -35,9 +33,6 @@ H = torch.zeros(4, 2)
         (lambda: AlignUniform(alpha=1.0), ValueError, "alpha must be a finite number > 0 and < 1"),
         (lambda: AnInfoNCE(0), ValueError, "n must be an integer >= 1"),
         (lambda: AnInfoNCE(3, weights=[1.0, 2.0]), ValueError, "one number or n = 3 of them"),
-        (lambda: Ensemble([]), TypeError, "losses must be one or more contrastive losses"),
-        (lambda: Ensemble([torch.nn.Linear(2, 2)]), TypeError, "one or more contrastive losses"),
-        (lambda: Ensemble([NWJ(Dot(), gather=True)]), ValueError, "must have gather=False"),
         (lambda: AlignUniform(potential=ConstantPotential()), ValueError, "AlignUniform has none"),
         (lambda: Dot(1e-50), ValueError, "scale must be a finite number > 1e-37"),
         (lambda: Lp(2, weights=1e39), ValueError, "weights must be a finite number"),
@@ -78,12 +73,6 @@ H = torch.zeros(4, 2)
             lambda: InfoNCE(Dot(), potential=torch.nn.Linear(2, 1))(H, H),
             ValueError,
             "a potential must map codes",
-        ),
-        (lambda: Ensemble([NWJ(Dot())])(H, H, torch.ones(4).long()), ValueError, "from 0 to 0"),
-        (
-            lambda: Ensemble([NWJ(Dot())])(H, H, torch.zeros(3).long()),
-            ValueError,
-            "tags must be a tensor of 4",
         ),
     ],
 )

@@ -11,7 +11,6 @@ from isolatent.contrast import (
     AnInfoNCE,
     ConstantPotential,
     Dot,
-    Ensemble,
     InfoNCE,
     Lp,
 )
@@ -163,23 +162,6 @@ def test_aninfonce_is_infonce_with_a_weight_per_dimension(generator):
     whole = AnInfoNCE(3, weights=[1.0, 2.0, 3.0], half=False)
     torch.testing.assert_close(whole(h, h_pos), plain(h, h_pos))
     assert len(list(named.parameters())) == 1
-
-
-def test_an_ensemble_is_the_sum_over_its_tags(generator):
-    h, h_pos = torch.randn(2, 9, 3, generator=generator)
-    tags = torch.tensor([0, 1, 0, 1, 0, 1, 0, 1, 1])
-    parts = [AnInfoNCE(3, weights=2.0), AnInfoNCE(3, weights=[1.0, 5.0, 9.0])]
-    total = Ensemble(parts)(h, h_pos, tags)
-    by_hand = sum(part(h[tags == k], h_pos[tags == k]) for k, part in enumerate(parts))
-    torch.testing.assert_close(total, by_hand)
-    own = torch.randn(9, 2, 3, generator=generator)
-    one_way = [AnInfoNCE(3, symmetric=False), AnInfoNCE(3, weights=4.0, symmetric=False)]
-    torch.testing.assert_close(
-        Ensemble(one_way)(h, h_pos, tags, negatives=own),
-        sum(part(h[tags == k], h_pos[tags == k], own[tags == k]) for k, part in enumerate(one_way)),
-    )
-    alone = Ensemble(parts)(h, h_pos, torch.zeros(9, dtype=torch.int64))
-    torch.testing.assert_close(alone, parts[0](h, h_pos))
 
 
 def test_detached_negatives_get_no_gradient(generator):

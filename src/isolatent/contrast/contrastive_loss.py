@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, overload
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_one_of
-from isolatent.contrast.distributed import average_value, check_processes, gather_rows, row_offset
+from isolatent.contrast.distributed import (
+    Counts,
+    average_value,
+    check_processes,
+    count_rows,
+    gather_rows,
+    row_offset,
+)
 from isolatent.contrast.kernels import ENGINES, choose_engine, row_logsumexp
 from isolatent.contrast.similarities import Similarity
 
@@ -118,18 +125,33 @@ class ContrastiveLoss(nn.Module, ABC):
                 x.float() if x is not None and x.dtype in HALVES else x
                 for x in (h, h_pos, negatives)
             ]
-            loss = self._value(codes[0], codes[1], codes[2])  # type: ignore[arg-type]
-            return average_value(loss) if self.gather else loss
+            counts = count_rows(h) if self.gather else None
+            if counts is not None and sum(counts) == 0:
+                raise ValueError("h and h_pos must have rows in at least one process, got none")
+            loss = self._value(codes[0], codes[1], codes[2], counts)  # type: ignore[arg-type]
+            return loss if counts is None else average_value(loss, counts)
 
-    def _value(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> Tensor:
-        directions = self._directions(h, h_pos, negatives)
-        return torch.stack([self._one_way(direction) for direction in directions]).mean()
+    def _value(
+        self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
+    ) -> Tensor:
+        """The loss, averaged over the rows of this process.
+
+        ``counts`` are the numbers of rows of all processes, None where nothing is gathered.
+        """
+        directions = self._directions(h, h_pos, negatives, counts)
+        if len(h) == 0:  # another process has rows
+            loss = directions[0].positive.sum()  # 0, with all parameters in its graph
+        else:
+            loss = torch.stack([self._one_way(direction) for direction in directions]).mean()
+        return loss if counts is None else loss + _zero_of_candidates(directions)
 
     @abstractmethod
     def _one_way(self, direction: Direction) -> Tensor:
         """The loss of one direction, averaged over its rows."""
 
-    def _directions(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> list[Direction]:
+    def _directions(
+        self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
+    ) -> list[Direction]:
         alpha, alpha_pos = _potential(self.potential, h), _potential(self.potential_pos, h_pos)
         positive = self.similarity(h, h_pos)
         for term in (alpha, alpha_pos):
@@ -143,7 +165,7 @@ class ContrastiveLoss(nn.Module, ABC):
                 row_potential,
                 positive,
                 [
-                    *self._in_batch(rows, others, other_potential, module),
+                    *self._in_batch(rows, others, other_potential, module, counts),
                     *self._given(negatives, module),
                 ],
             )
@@ -151,37 +173,36 @@ class ContrastiveLoss(nn.Module, ABC):
         ]
 
     def _in_batch(
-        self, rows: Tensor, others: Tensor, other_potential: Tensor | None, module: nn.Module | None
+        self,
+        rows: Tensor,
+        others: Tensor,
+        other_potential: Tensor | None,
+        module: nn.Module | None,
+        counts: Counts | None,
     ) -> list[Candidates]:
         """Candidates from the other view and from the rows' own, by policy, without self-pairs."""
         found = []
         own = torch.arange(len(rows), device=rows.device)
-        if self.gather:
-            own = own + row_offset(len(rows))
+        if counts is not None:
+            own = own + row_offset(counts)
         if self.negatives_from in ("across", "both"):
-            potential = self._everyone(other_potential)
-            found.append(Candidates(self._everyone(others), potential, own, positive=True))
+            found.append(
+                Candidates(*_gathered(others, other_potential, counts), own, positive=True)
+            )
         if self.negatives_from in ("within", "both"):
-            potential = self._everyone(_potential(module, rows))
-            found.append(Candidates(self._everyone(rows), potential, own))
+            columns = _gathered(rows, _potential(module, rows), counts)
+            found.append(Candidates(*columns, own))
         return found
 
     def _given(self, negatives: Tensor | None, module: nn.Module | None) -> list[Candidates]:
         if negatives is None:
             return []
         potential = _potential(module, negatives.flatten(0, -2))
-        if negatives.ndim == 3:
+        if negatives.ndim == 3:  # they stay with their anchors, in this process
             own = None if potential is None else potential.view(negatives.shape[:-1])
             return [Candidates(negatives, own, None)]
-        return [Candidates(self._everyone(negatives), self._everyone(potential), None)]
-
-    @overload
-    def _everyone(self, rows: Tensor) -> Tensor: ...
-    @overload
-    def _everyone(self, rows: Tensor | None) -> Tensor | None: ...
-    def _everyone(self, rows: Tensor | None) -> Tensor | None:
-        """These rows from all processes, if the loss gathers."""
-        return gather_rows(rows) if self.gather and rows is not None else rows
+        counts = count_rows(negatives) if self.gather else None
+        return [Candidates(*_gathered(negatives, potential, counts), None)]
 
     def _logsumexps(self, direction: Direction, times: float = 1.0) -> list[Tensor]:
         """Log-sum-exps (B,) of the scores, times a factor, for each set of negatives."""
@@ -235,7 +256,9 @@ class ContrastiveLoss(nn.Module, ABC):
                     f"{name} must have h's dtype and device, {h.dtype} on {h.device}, "
                     f"got {codes.dtype} on {codes.device}"
                 )
-        if h.ndim != 2 or h.shape != h_pos.shape or 0 in h.shape:
+        # A process may have no rows where others have some.
+        fewest = 0 if self.gather else 1
+        if h.ndim != 2 or h.shape != h_pos.shape or len(h) < fewest or h.shape[1] == 0:
             raise ValueError(
                 "h and h_pos must have the same shape (B, n) with B and n at least 1, got "
                 f"{tuple(h.shape)} and {tuple(h_pos.shape)}"
@@ -243,7 +266,7 @@ class ContrastiveLoss(nn.Module, ABC):
         if negatives is not None:
             b, n = h.shape
             fits = negatives.ndim == 2 or (negatives.ndim == 3 and len(negatives) == b)
-            if not fits or negatives.shape[-1] != n or 0 in negatives.shape:
+            if not fits or negatives.shape[-1] != n or 0 in (negatives.shape[-2], n):
                 raise ValueError(
                     f"negatives must have shape (K, {n}) or ({b}, K, {n}), "
                     f"got {tuple(negatives.shape)}"
@@ -270,6 +293,32 @@ def _check_finite(name: str, codes: Tensor) -> None:
     if not bool(finite.all()):
         row = int((~finite).nonzero()[0])
         raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+
+
+def _zero_of_candidates(directions: list[Direction]) -> Tensor:
+    """Return 0 with all candidates in its graph.
+
+    All processes must run the same collectives in the backward pass, also a process that has no
+    rows, or whose rows do not depend on all that was gathered.
+    """
+    tensors = [
+        tensor
+        for direction in directions
+        for candidates in direction.negatives
+        for tensor in (candidates.codes, candidates.potential)
+        if tensor is not None
+    ]
+    return torch.stack([0 * tensor.sum() for tensor in tensors]).sum()
+
+
+def _gathered(
+    codes: Tensor, potential: Tensor | None, counts: Counts | None
+) -> tuple[Tensor, Tensor | None]:
+    """Codes and their potentials from all processes, unless ``counts`` is None."""
+    if counts is None:
+        return codes, potential
+    everyone = None if potential is None else gather_rows(potential, counts)
+    return gather_rows(codes, counts), everyone
 
 
 def _potential(module: nn.Module | None, codes: Tensor) -> Tensor | None:

@@ -12,6 +12,7 @@ from torch.nn.functional import softplus
 
 from isolatent.checks import check_integer, check_real, check_scale
 from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
+from isolatent.contrast.distributed import Counts
 from isolatent.contrast.kernels import both_logsumexp, row_softplus
 from isolatent.contrast.similarities import Lp, Similarity
 
@@ -47,10 +48,12 @@ class InfoNCE(ContrastiveLoss):
         super().__init__(similarity, **options)
         self.positive_in_denominator = positive_in_denominator
 
-    def _value(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> Tensor:
-        fused = self.symmetric and self.negatives_from == "across" and not self.gather
+    def _value(
+        self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
+    ) -> Tensor:
+        fused = self.symmetric and self.negatives_from == "across" and counts is None
         if not fused or negatives is not None or len(h) == 1:
-            return super()._value(h, h_pos, negatives)
+            return super()._value(h, h_pos, negatives, counts)
         # Both directions in one pass over the same scores.
         forth, back = self._directions(h, h_pos, None)
         rows, columns = both_logsumexp(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
+from isolatent.contrast.distributed import Counts, gather_rows
 from isolatent.contrast.kernels import both_logsumexp
 from isolatent.contrast.similarities import Lp
 
@@ -101,23 +102,26 @@ class SaturatedInfoNCE(ContrastiveLoss):
         self.n, self.p, self.geometry = n, float(p), geometry
         self.alignment = check_real("alignment", alignment, above=0)
 
-    def _value(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> Tensor:
+    def _value(
+        self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
+    ) -> Tensor:
         if negatives is not None:
             raise ValueError("negatives must be None: SaturatedInfoNCE takes those of the batch")
         if self.geometry == "free":
-            both = self._everyone(torch.cat([h, h_pos]))
+            both = torch.cat([_everyone(h, counts), _everyone(h_pos, counts)])
             spread = (both - both.mean(0)).square().mean().sqrt()
             h, h_pos = h / (math.sqrt(12) * spread), h_pos / (math.sqrt(12) * spread)
-        return self._alignment(h, h_pos) + self._uniformity(h, h_pos)
+        return self._alignment(h, h_pos, counts) + self._uniformity(h, h_pos, counts)
 
-    def _alignment(self, h: Tensor, h_pos: Tensor) -> Tensor:
-        distance = (h - h_pos).abs().pow(self.p).sum(1).mean()
+    def _alignment(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
+        distances = (h - h_pos).abs().pow(self.p).sum(1)
+        distance = distances.mean() if len(h) else distances.sum()
         with torch.no_grad():
-            everyone, others = self._everyone(h), self._everyone(h_pos).roll(1, 0)
+            everyone, others = _everyone(h, counts), _everyone(h_pos, counts).roll(1, 0)
             apart = (everyone - others).abs().pow(self.p).sum(1).mean()
             filled = (apart / self._uniform_distance()).clamp(max=1.0)
-            # The distance of all processes' pairs, for all of them to weigh their own by.
-            overall = self._everyone(distance.detach().view(1)).mean()
+            # All processes weight the distance of their own pairs by that of all pairs.
+            overall = _everyone(distances.detach(), counts).mean()
             value = (overall / apart).log()
         pull = (distance - distance.detach()) / overall
         return self.alignment * (filled * pull + value)
@@ -128,9 +132,9 @@ class SaturatedInfoNCE(ContrastiveLoss):
             return 2.0
         return 2.0 * self.n / ((self.p + 1) * (self.p + 2))
 
-    def _uniformity(self, h: Tensor, h_pos: Tensor) -> Tensor:
-        if self.gather:
-            return super()._value(h, h_pos, None)
+    def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
+        if counts is not None:
+            return super()._value(h, h_pos, None, counts)
         forth, back = self._directions(h, h_pos, None)
         rows, columns = both_logsumexp(
             h,
@@ -147,6 +151,11 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))
         return (parts.logsumexp(0) - math.log(count_negatives(direction))).mean()
+
+
+def _everyone(rows: Tensor, counts: Counts | None) -> Tensor:
+    """Rows from all processes, unless ``counts`` is None."""
+    return rows if counts is None else gather_rows(rows, counts)
 
 
 class WallPotential(nn.Module):

@@ -61,7 +61,7 @@ class EnsembleByRow(nn.Module):
     def forward(self, h: Tensor, h_pos: Tensor) -> Tensor:
         """The summed loss of codes (B, n)."""
         tags = torch.arange(len(h), device=h.device) % len(self.ensemble.losses)
-        value: Tensor = self.ensemble(h, h_pos, tags)
+        value: Tensor = self.ensemble(h, h_pos, tags=tags)
         return value
 
 
