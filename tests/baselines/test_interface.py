@@ -106,9 +106,7 @@ def test_random_state_as_in_scikit_learn(baseline, tmp_path):
     assert np.array_equal(*(model.transform(X) for model in streams))
     assert fitted(baseline, random_state=None).transform(X).shape == (200, 2)
     streams[0].save(tmp_path)
-    assert (
-        type(baseline).load(tmp_path).random_state is None
-    )  # the state of a generator is not saved
+    assert type(baseline).load(tmp_path).random_state is None  # no generator is saved
 
 
 @EACH
