@@ -1,11 +1,11 @@
-"""How long it takes to recover the factors: our recipe against the papers', on the same kernels.
+"""Time to recover the factors: our recipe against that of the papers, with the same kernels.
 
-Each run (world × recipe × seed) is a process of its own on all threads it is given; the score on
-fresh factors is measured as it goes, and the time that takes is not counted. Runs are written as
-they come; a second call goes on with those that are missing.
+Each run (world × recipe × seed) is a separate process with ``--threads`` threads. Scores on newly
+drawn factors are computed during training; the time this takes is not counted. Results are written
+after each run; a second call runs the missing ones only.
 
-The papers' recipe is their encoder, batch, unit scale and constant learning rate, with our losses:
-without the fused kernels it would be slower still. It is stopped after ``--limit`` seconds.
+The recipe of the papers has their encoder, batch size, unit scale and constant learning rate, but
+our losses: without the fused kernels it would be slower. It is stopped after ``--limit`` seconds.
 
 Run: python benchmarks/time_to_identifiability.py [--rows NAME …] [--all] [--recipes ours papers]
      [--limit 3600] [--threads 2] [--seeds 0] [--fresh] [--report]
@@ -37,60 +37,60 @@ SIX = ("sphere_vmf1", "sphere_vmf10", "box_laplace", "box_normal", "box_cubic", 
 OUT = Path(__file__).parents[1] / "results/benchmarks/time_to_identifiability.json"
 TEST_PAIRS = 4096
 LEVELS = (0.95, 0.99)
-PAPERS_MEASURE = 15.0  # seconds between two measurements of the papers' recipe
+PAPERS_SCORE_EVERY = 15.0  # seconds between two scores of the papers' recipe
 Record = dict[str, Any]
 
 
-class Watch:
-    """A clock that stands still while scores are measured."""
+class ScoredRun:
+    """A training run whose clock is stopped while scores are computed."""
 
     def __init__(self, row: Row, seed: int) -> None:
         self.world = make_world(row, seed)
         generator = Generator().manual_seed(seed + 1_000_003)
         self.z, _ = self.world.sample_latents(TEST_PAIRS, generator)
         self.x = self.world.observe(self.z)
-        self.row = row
+        self.metric = row.score
         self.curve: list[dict[str, float]] = []
         self.started = time.perf_counter()
 
-    def look(self, step: int, codes: Tensor) -> float:
-        """Score codes of the test points, and note when that was."""
+    def score(self, step: int, codes: Tensor) -> float:
+        """Score codes of the test points, and add them to the curve."""
         now = time.perf_counter()
         r2, mcc = iso.linear_r2(self.z, codes), iso.mcc(self.z, codes)
         seconds = now - self.started
         self.curve.append({"step": step, "seconds": seconds, "linear_r2": r2, "mcc": mcc})
         self.started += time.perf_counter() - now
-        return r2 if self.row.score == "linear_r2" else mcc
+        return r2 if self.metric == "linear_r2" else mcc
 
 
 def run_ours(row: Row, seed: int) -> Record:
-    """Train with the default recipe until it stops by itself."""
-    watch = Watch(row, seed)
+    """Train with the default recipe until it stops."""
+    scored = ScoredRun(row, seed)
     model = make_model(row, seed)
     steps = [0]
 
     def quality(encoder: nn.Module) -> float:
         with torch.no_grad():
-            return watch.look(steps[0] + 1, encoder(watch.x))
+            return scored.score(steps[0] + 1, encoder(scored.x))
 
     def count(step: Any) -> None:
         steps[0] = step.number
 
-    model.fit(watch.world, on_step=count, quality=quality)
-    watch.look(steps[0], torch.from_numpy(model.transform(watch.x)))
+    model.fit(scored.world, on_step=count, quality=quality)
+    scored.score(steps[0], torch.from_numpy(model.transform(scored.x)))
     similarity: Any = model.loss_.similarity
     learned = (similarity.scale if similarity.p is None else similarity.weights).detach()
-    record = {"curve": watch.curve, "scale": learned.tolist()}
+    record = {"curve": scored.curve, "scale": learned.tolist()}
     if "aniso" in row.name:
-        record["weights"] = sorted((2 * learned).tolist())  # in the convention with the ½
+        record["weights"] = sorted((2 * learned).tolist())  # in the convention with a factor ½
         record["true_weights"] = sorted(row.world[2].weights)
     return record
 
 
 def run_papers(row: Row, seed: int, limit: float) -> Record:
-    """Train as the papers do, for so many seconds."""
+    """Train with the recipe of the papers for ``limit`` seconds."""
     anisotropic = "aniso" in row.name
-    watch = Watch(row, seed)
+    scored = ScoredRun(row, seed)
     torch.manual_seed(seed)
     heads = {"box": BoxHead(1.0, learn_bound=True), "sphere": SphereHead()}
     head = heads.get(row.model["space"], nn.Identity())
@@ -108,25 +108,25 @@ def run_papers(row: Row, seed: int, limit: float) -> Record:
     optimiser = torch.optim.Adam([group for group in groups if group["params"]])
     batch = 1000 if anisotropic else 6144
     generator = Generator().manual_seed(seed)
-    watch.started = due = time.perf_counter()
+    scored.started = due = time.perf_counter()
     step = 0
-    while time.perf_counter() - watch.started < limit:
-        x, x_pos = watch.world.sample_pairs(batch, generator)
+    while time.perf_counter() - scored.started < limit:
+        x, x_pos = scored.world.sample_pairs(batch, generator)
         optimiser.zero_grad()
         loss(*encoder(torch.cat([x, x_pos])).chunk(2)).backward()
         optimiser.step()
         step += 1
         if time.perf_counter() >= due:
             with torch.no_grad():
-                watch.look(step, encoder(watch.x))
-            due = time.perf_counter() + PAPERS_MEASURE
+                scored.score(step, encoder(scored.x))
+            due = time.perf_counter() + PAPERS_SCORE_EVERY
     with torch.no_grad():
-        watch.look(step, encoder(watch.x))
-    return {"curve": watch.curve, "limit": limit}
+        scored.score(step, encoder(scored.x))
+    return {"curve": scored.curve, "limit": limit}
 
 
 def seconds_to(record: Record, score: str, level: float) -> float | None:
-    """When the score first reached a level."""
+    """Return the time at which the score first reached a level, or None."""
     reached = [point["seconds"] for point in record["curve"] if point[score] >= level]
     return min(reached, default=None)
 
@@ -136,17 +136,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--rows", nargs="*", choices=[row.name for row in ROWS], default=[*SIX])
-    parser.add_argument("--all", action="store_true", help="all rows of the papers' tables")
+    parser.add_argument("--all", action="store_true", help="run all rows of the papers' tables")
     parser.add_argument(
         "--recipes", nargs="*", choices=["ours", "papers"], default=["ours", "papers"]
     )
     parser.add_argument(
-        "--limit", type=float, default=3600.0, help="seconds for the papers' recipe"
+        "--limit",
+        type=float,
+        default=3600.0,
+        help="seconds after which the papers' recipe is stopped",
     )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seeds", type=int, nargs="*", default=[0])
-    parser.add_argument("--fresh", action="store_true", help="run again what is stored")
-    parser.add_argument("--report", action="store_true", help="only write the table and the plot")
+    parser.add_argument("--fresh", action="store_true", help="also repeat stored runs")
+    parser.add_argument("--report", action="store_true", help="write the table and the plot only")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -203,10 +206,10 @@ def _table(stored: Record) -> str:
         "# Time to identifiability",
         "",
         "Written by `python benchmarks/time_to_identifiability.py`. Seconds until the score first",
-        "reached a level, on the stated number of threads. — means: not within the run, whose",
-        "length is in the last column; ours ends by itself.",
+        "reached a level, with the stated number of threads. — means that the run, whose length is",
+        "in the last column, did not reach it. Our recipe stops by itself.",
         "",
-        "| world | score | recipe | threads | 0.95 | 0.99 | published | at the end | steps | all |",
+        "| world | score | recipe | threads | 0.95 | 0.99 | published | final | steps | total |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in ROWS:
@@ -228,7 +231,7 @@ def _table(stored: Record) -> str:
 
 
 def _ratios(stored: Record) -> Iterator[str]:
-    """How much longer the papers' recipe takes; a lower bound where it was stopped before."""
+    """Yield a table of speed-ups over the papers' recipe; lower bounds if it was stopped before."""
     yield "| world | level | ours | the papers' recipe | ratio |"
     yield "|---|---|---|---|---|"
     for row in ROWS:
@@ -246,7 +249,7 @@ def _ratios(stored: Record) -> Iterator[str]:
 
 
 def _weights(stored: Record) -> Iterator[str]:
-    """Learned weights of the anisotropic world beside the true ones."""
+    """Yield a table of the learned and the true weights of the anisotropic world."""
     record = stored.get("aniso_linspace ours 0")
     if record is None:
         return
@@ -255,7 +258,7 @@ def _weights(stored: Record) -> Iterator[str]:
     yield "| Λ̂ | " + " | ".join(f"{value:.1f}" for value in record["weights"]) + " |"
     pairs = zip(record["weights"], record["true_weights"], strict=True)
     yield ""
-    yield f"At most {100 * max(abs(a / b - 1) for a, b in pairs):.0f} % off."
+    yield f"Largest relative error: {100 * max(abs(a / b - 1) for a, b in pairs):.0f} %."
 
 
 def _plot(stored: Record) -> None:
@@ -263,7 +266,9 @@ def _plot(stored: Record) -> None:
         importlib.import_module("matplotlib").use("Agg")
         plt = importlib.import_module("matplotlib.pyplot")
     except ImportError:
-        print("matplotlib is missing: no plot (pip install 'isolatent[bench]')", file=sys.stderr)
+        print(
+            "no plot: matplotlib is not installed (pip install 'isolatent[bench]')", file=sys.stderr
+        )
         return
     rows = [row for row in ROWS if row.name in SIX]
     figure, axes = plt.subplots(

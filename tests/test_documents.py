@@ -1,15 +1,29 @@
-"""Tables in documents are those of the stored results."""
+"""Examples in documents run, commands are valid, links exist, and figures are those of results."""
 
 import base64
 import importlib.util
+import json
+import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
+import isolatent as iso
+from isolatent.cli.app import app
 from isolatent.experiments.latent_traversal import png
 
 ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EACH = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+EXAMPLE = re.compile(r"(<!-- not run: .+? -->\n)?```python\n(.*?)```", re.DOTALL)
+
+
+def text_of(path):
+    return path.read_text(encoding="utf-8")
 
 
 def script(name):
@@ -22,15 +36,160 @@ def script(name):
 fill_tables = script("fill_tables")
 
 
+# Examples
+
+
+def run_examples(text):
+    """Run all examples of a document in one namespace, except those marked as not run."""
+    names = {}
+    for not_run, code in EXAMPLE.findall(text):
+        if not not_run:
+            exec(compile(code, "example", "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in DOCUMENTS if path != README and EXAMPLE.search(text_of(path))],
+    ids=lambda path: path.name,
+)
+def test_examples_run(path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run_examples(text_of(path))
+
+
+def test_the_examples_of_the_readme_give_the_stated_results(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run_examples(text_of(README))
+    assert "they give an R² of about 0.8" in text_of(README)
+    assert iso.linear_r2(names["z"], names["z_hat"]) == pytest.approx(0.8, abs=0.05)
+    assert capsys.readouterr().out.startswith("orthogonal map, if:\n  declared   uniform marginal")
+    assert names["h"].grad.isfinite().all()
+    assert iso.mcc(names["factors"], names["codes"]) > 0.97
+
+
+@EACH
+def test_examples_are_marked_as_python(path):
+    assert not re.search(r"^```(py|python3|pycon|ipython)$", text_of(path), re.MULTILINE)
+
+
+def test_only_marked_examples_are_not_run():
+    text = "```python\nx = 1\n```\n<!-- not run: takes an hour -->\n```python\nx = 1 / 0\n```\n"
+    assert run_examples(text)["x"] == 1
+    with pytest.raises(ZeroDivisionError):
+        run_examples(text.replace("not run", "run"))
+
+
+# Commands, links and names
+
+
+def commands_of(text):
+    """Return the lines of code blocks, and the inline code, that call the command isolatent."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    lines += re.findall(r"`(isolatent [^`]+)`", text)
+    commands = [shlex.split(line, comments=True) for line in lines if line.startswith("isolatent ")]
+    return [words for words in commands if len(words) > 1]
+
+
+@EACH
+def test_commands_have_valid_options(path):
+    subcommands = typer.main.get_command(app).commands
+    for _, name, *arguments in commands_of(text_of(path)):
+        # A command that is only mentioned, such as `isolatent fit`, lacks its arguments.
+        subcommands[name].make_context(name, arguments, resilient_parsing=not arguments)
+
+
+def test_an_unknown_option_is_found():
+    ((_, name, *arguments),) = commands_of("```\nisolatent fit x.npy --componets 3  # typo\n```\n")
+    with pytest.raises(Exception, match="No such option: --componets"):
+        typer.main.get_command(app).commands[name].make_context(name, arguments)
+
+
+@EACH
+def test_links_point_to_existing_files_and_headings(path):
+    for target in re.findall(r"\]\(([^)\s]+)\)", text_of(path)):
+        if "://" in target:
+            continue
+        file, _, heading = target.partition("#")
+        linked = path if not file else (path.parent / file)
+        assert linked.exists(), target
+        if heading:
+            headings = re.findall(r"^#+ (.+)$", text_of(linked), re.MULTILINE)
+            assert heading in [anchor(title) for title in headings], target
+
+
+def anchor(title):
+    """Return the anchor that GitHub gives to a heading."""
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+@EACH
+def test_names_in_documents_exist(path):
+    """Names written as `iso.…` or `isolatent.…`, in examples and in the text."""
+    for name in re.findall(r"\b(?:iso|isolatent)\.([\w.]*\w)", text_of(path)):
+        value = iso
+        parts = name.split(".")
+        for k, part in enumerate(parts):
+            if not hasattr(value, part):  # a module that its package does not import
+                importlib.import_module("isolatent." + ".".join(parts[: k + 1]))
+            value = getattr(value, part)
+
+
+# Figures
+
+
 @pytest.mark.parametrize("path", fill_tables.DOCUMENTS, ids=lambda path: path.name)
-def test_tables_are_as_the_stored_results_make_them(path):
-    text = path.read_text(encoding="utf-8")
+def test_tables_equal_those_of_the_stored_results(path):
+    text = text_of(path)
     assert fill_tables.BLOCK.search(text)
     assert fill_tables.filled(text) == text
 
 
+def test_the_scores_of_the_readme_are_those_of_the_stored_demo():
+    figures = json.loads((ROOT / "results/demo.json").read_text())
+    text = text_of(README)
+    for name in ("identity_r2", "identity_mcc", "recovered_r2", "recovered_mcc"):
+        low, high = figures["intervals"][name]
+        assert f"{figures[name]:.3f} [{low:.3f}, {high:.3f}]" in text
+    assert f"in {figures['seconds']:.0f} s on two cores" in text
+
+
+def test_the_speed_in_the_readme_is_that_of_the_stored_benchmark():
+    cells = json.loads((ROOT / "results/benchmarks/losses.json").read_text())["cells"]
+
+    def speedup(similarity):
+        """Return the time of the best peer over ours at batch 6144."""
+        ours = cells[f"InfoNCE | {similarity} | one way | numba | 6144"]["seconds"]
+        peers = ("plain torch", "KeOps", "PML SupCon", "CEBRA")
+        keys = (f"InfoNCE | {similarity} | one way | {peer} | 6144" for peer in peers)
+        return min(cells[key]["seconds"] for key in keys if "seconds" in cells.get(key, {})) / ours
+
+    text = text_of(README)
+    dot, l3 = speedup("dot"), speedup("L3")
+    assert f"{dot:.0f} times (dot product) to {l3:.0f} times (L3) faster" in text
+    largest = [c["megabytes"] for k, c in cells.items() if "65536" in k and "megabytes" in c]
+    assert 0 < max(largest) < 70
+    assert "batch 65 536 takes under 70 MB" in text
+
+
+def test_the_ablations_of_the_recipe_are_the_stored_ones():
+    stored = json.loads((ROOT / "results/benchmarks/recipe_ablations.json").read_text())
+    _, _, section = text_of(ROOT / "docs/recipe.md").partition("## Ablations\n")
+    lines = [line for line in section.split("\n## ")[0].splitlines() if line.startswith("|")]
+    (_, *worlds), _, *rows = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
+    metric = {"box_normal": "mcc", "sphere_vmf10": "linear_r2", "aniso_linspace": "mcc"}
+    written = {
+        f"{world} / {variant} / 1000 steps / seed 0": score
+        for variant, *scores in rows
+        for world, score in zip(worlds, scores, strict=True)
+        if score
+    }
+    assert written == {key: f"{run[metric[key.split()[0]]]:.4f}" for key, run in stored.items()}
+
+
 def test_the_late_fall_is_the_share_of_the_last_quarter():
-    """Of the held-out loss if there is one; from 10 by way of 4 at three quarters down to 2."""
+    """The loss falls from 10 to 4 at three quarters of the steps, and to 2 at the end."""
     steps = range(1, 101)
     held_out = [10.0] + [4.0] * 74 + [2.0] * 25
     curve = [
@@ -42,7 +201,7 @@ def test_the_late_fall_is_the_share_of_the_last_quarter():
     assert fill_tables._late_fall({"curve": losses}) == pytest.approx(25.0)
 
 
-def test_pictures_are_labelled_by_clear_factors_in_their_order():
+def test_traversals_are_labelled_by_the_best_factor_and_without_dead_codes():
     pytest.importorskip("matplotlib")
     row = base64.b64encode(png(np.zeros((2, 3, 1), np.uint8))).decode()
     record = {
@@ -51,4 +210,4 @@ def test_pictures_are_labelled_by_clear_factors_in_their_order():
         "strips": {"rows": [row] * 4, "spreads": [1.0, 0.5, 0.5, 0.01]},
     }
     labels = [label for label, _ in script("draw_strips").labelled(record)]
-    assert labels == ["code 2: shape 0.90", "code 1: x 0.80", "code 3"]  # the last is dead
+    assert labels == ["code 2: shape 0.90", "code 1: x 0.80", "code 3"]  # the fourth is dead

@@ -1,4 +1,4 @@
-"""Each loss equals what its formula gives, written out number by number or integrated."""
+"""Each term of the VAE losses equals its formula, evaluated in plain loops or by quadrature."""
 
 import math
 
@@ -38,7 +38,7 @@ Q_POS = posterior(OTHER_MEANS, OTHER_LOG_VARIANCES)
 
 
 def expected(mean, log_variance, function):
-    """E f(z) under a normal, by quadrature; the Laplace density has a kink at 0.3 below."""
+    """Return E f(z) under a normal by quadrature; the Laplace density below has a kink at 0.3."""
     normal = stats.norm(mean, math.exp(log_variance / 2))
     low, high = normal.ppf(1e-14), normal.isf(1e-14)
     value, _ = integrate.quad(
@@ -48,7 +48,7 @@ def expected(mean, log_variance, function):
 
 
 def summed(q, function):
-    """Expectations summed over dimensions, in a plain loop."""
+    """Sum expectations over dimensions in a plain loop."""
     return [
         sum(expected(m, v, function(i)) for i, (m, v) in enumerate(zip(*row, strict=True)))
         for row in zip(*(part.tolist() for part in q), strict=True)
@@ -59,7 +59,7 @@ def close(values, oracle):
     return values.tolist() == pytest.approx(oracle, rel=1e-8, abs=1e-8)
 
 
-def test_cross_entropies_and_entropy_are_integrals():
+def test_cross_entropies_and_entropy_equal_their_integrals():
     assert close(normal_cross_entropy(Q), summed(Q, lambda i: lambda z: -stats.norm.logpdf(z)))
     center = torch.full((2, 3), 0.3, dtype=torch.float64)
     laplace = stats.laplace(0.3, 1 / 6)
@@ -69,7 +69,7 @@ def test_cross_entropies_and_entropy_are_integrals():
     assert close(entropy(Q), oracle)
 
 
-def test_divergence_is_cross_entropy_less_entropy_and_never_negative():
+def test_kl_is_cross_entropy_minus_entropy_and_nonnegative():
     assert torch.allclose(kl_to_standard_normal(Q), normal_cross_entropy(Q) - entropy(Q))
     many = posterior(*np.random.default_rng(0).normal(0, 2, (2, 1000, 3)).tolist())
     assert (kl_to_standard_normal(many) > 0).all()
@@ -91,7 +91,7 @@ def test_reconstruction_errors_are_negative_log_densities():
 
 
 def test_slow_divergence_counts_each_entropy_once():
-    """γ weighs two cross-entropies, one around each frame's mean, and one mean entropy."""
+    """γ weights two cross-entropies, one around the mean of each frame, and one mean entropy."""
     beta, gamma, rate = 1.5, 10.0, 6.0
     oracle = []
     for row in range(2):
@@ -112,7 +112,7 @@ def test_slow_divergence_counts_each_entropy_once():
     )
 
 
-def test_twice_kl_is_an_integral():
+def test_twice_kl_equals_its_integral():
     for row in range(2):
         for i in range(3):
             q = stats.norm(MEANS[row][i], math.exp(LOG_VARIANCES[row][i] / 2))
@@ -125,7 +125,7 @@ def test_twice_kl_is_an_integral():
             assert twice_kl(Q, Q_POS)[row, i].item() == pytest.approx(oracle, rel=1e-7)
 
 
-def test_what_differs_most_is_never_shared_unless_all_differ_alike():
+def test_the_largest_divergence_is_not_shared_unless_all_are_equal():
     rng = np.random.default_rng(1)
     q, q_pos = (posterior(*rng.normal(size=(2, 500, 5)).tolist()) for _ in range(2))
     shared, delta = shared_dimensions(q, q_pos), twice_kl(q, q_pos)
@@ -135,21 +135,20 @@ def test_what_differs_most_is_never_shared_unless_all_differ_alike():
     assert shared_dimensions(q, q).all()
     shifted = Posterior(q.mean + 1, q.log_variance)
     level = Posterior(q.mean, torch.zeros_like(q.mean))
-    assert shared_dimensions(q, q).all()
-    assert not shared_dimensions(q, shifted).all()  # one step means more where variance is small
+    assert not shared_dimensions(q, shifted).all()  # 2 KL of a shift depends on the variance
     assert shared_dimensions(level, Posterior(level.mean, level.log_variance + 1)).all()
 
 
 @pytest.mark.parametrize(
     "delta",
     [
-        [0.0, 4.4, 4.6, 9.0],  # the middle is 4.5
-        [1.0, 5.4, 5.6, 10.0],  # 5.5, where half of the greatest is 5
+        [0.0, 4.4, 4.6, 9.0],  # the threshold is 4.5
+        [1.0, 5.4, 5.6, 10.0],  # 5.5; half of the maximum would be 5
         [8.0, 8.4, 8.6, 9.0],  # 8.5
     ],
 )
-def test_the_threshold_is_the_middle_of_the_least_and_the_greatest(delta):
-    # Of two normals of variance v at a distance d, 2 KL is d² / v.
+def test_the_threshold_is_the_midpoint_of_minimum_and_maximum(delta):
+    # 2 KL of two normals of variance v whose means differ by d is d² / v.
     for variance in (1.0, 0.25):
         moved = [math.sqrt(variance * d) for d in delta]
         log_variances = [[math.log(variance)] * 4]
@@ -158,17 +157,17 @@ def test_the_threshold_is_the_middle_of_the_least_and_the_greatest(delta):
         assert shared_dimensions(q, q_pos).tolist() == [[True, True, False, False]]
 
 
-def test_averages_by_hand():
+def test_averages_of_two_posteriors_by_hand():
     q, q_pos = posterior([[1.0]], [[math.log(4.0)]]), posterior([[3.0]], [[0.0]])
     mean, log_variance = mean_posterior(q, q_pos)
     assert (mean.item(), log_variance.exp().item()) == pytest.approx((2.0, 2.5))
     mean, log_variance = product_posterior(q, q_pos)
-    # Precisions 1/4 and 1: their mean is 5/8, the means weigh 1 to 4.
+    # Precisions 1/4 and 1: their mean is 5/8, and the means are weighted 1 : 4.
     assert (mean.item(), log_variance.exp().item()) == pytest.approx((2.6, 1.6))
 
 
 @pytest.mark.parametrize("average", [mean_posterior, product_posterior])
-def test_sharing_replaces_what_is_shared_and_nothing_else(average):
+def test_only_shared_dimensions_are_replaced(average):
     assert all(torch.allclose(a, b) for a, b in zip(average(Q, Q), Q, strict=True))
     first, second = share(Q, Q_POS, average).halves()
     shared, common = shared_dimensions(Q, Q_POS), average(Q, Q_POS)
@@ -180,7 +179,7 @@ def test_sharing_replaces_what_is_shared_and_nothing_else(average):
         assert torch.equal(second[k][~shared], Q_POS[k][~shared])
 
 
-def test_gradients_are_right():
+def test_gradients_pass_gradcheck():
     def loss(*parts):
         return slow_divergence(Posterior(*parts[:2]), Posterior(*parts[2:]), 1.0, 10.0, 6.0)
 

@@ -1,4 +1,4 @@
-"""What every baseline shares with ContrastiveICA, whatever it does inside."""
+"""The interface that all baselines share with ContrastiveICA."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,16 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import isolatent as iso
-from isolatent.baselines.supervised import SupervisedEncoder
+from isolatent.baselines import (
+    AdaGVAE,
+    AdaMLVAE,
+    BetaVAE,
+    LinearICA,
+    LinearPCA,
+    SlowFeatures,
+    SlowVAE,
+    SupervisedEncoder,
+)
 from isolatent.evaluation.disentanglement.inference import has_known_layers
 from isolatent.training import DamagedFileError
 from isolatent.training.checkpoints import read_pair, write_pair
@@ -21,18 +30,10 @@ BRIEF = {"max_steps": 3, "batch_size": 8}
 BASELINES = [
     SupervisedEncoder(2, **BRIEF),
     SupervisedEncoder(2, space="box", encoder="paper", **BRIEF),
-    *(
-        kind(2, **BRIEF)
-        for kind in (
-            iso.baselines.BetaVAE,
-            iso.baselines.SlowVAE,
-            iso.baselines.AdaGVAE,
-            iso.baselines.AdaMLVAE,
-        )
-    ),
-    iso.baselines.LinearPCA(2),
-    iso.baselines.LinearICA(2),
-    iso.baselines.SlowFeatures(2, lag=(1, 3)),
+    *(kind(2, **BRIEF) for kind in (BetaVAE, SlowVAE, AdaGVAE, AdaMLVAE)),
+    LinearPCA(2),
+    LinearICA(2),
+    SlowFeatures(2, lag=(1, 3)),
 ]
 EACH = pytest.mark.parametrize("baseline", BASELINES, ids=lambda model: type(model).__name__)
 
@@ -64,24 +65,24 @@ def test_saved_equals_loaded(baseline, tmp_path):
     "baseline",
     [
         SupervisedEncoder(2, encoder="conv", **BRIEF),
-        iso.baselines.BetaVAE(2, **BRIEF),
-        iso.baselines.LinearPCA(2),
+        BetaVAE(2, **BRIEF),
+        LinearPCA(2),
     ],
     ids=lambda model: type(model).__name__,
 )
-def test_models_of_images_are_kept_as_well(baseline, tmp_path):
+def test_saved_equals_loaded_for_images(baseline, tmp_path):
     model = fitted(baseline, IMAGES)
     model.save(tmp_path)
     assert np.array_equal(type(model).load(tmp_path).transform(IMAGES), model.transform(IMAGES))
 
 
 @EACH
-def test_only_its_own_class_loads_it(baseline, tmp_path):
+def test_a_model_is_loaded_by_its_own_class_only(baseline, tmp_path):
     name = type(baseline).__name__
     fitted(baseline).save(tmp_path)
     for other in (iso.ContrastiveICA, *{type(model) for model in BASELINES} - {type(baseline)}):
-        told = f"directory must hold a {other.__name__}, but .* has a {name}"
-        with pytest.raises(ValueError, match=told):
+        message = f"directory must hold a {other.__name__}, but .* has a {name}"
+        with pytest.raises(ValueError, match=message):
             other.load(tmp_path)
     tensors, record = read_pair(tmp_path / "model")
     del tensors[min(tensors)]
@@ -91,29 +92,29 @@ def test_only_its_own_class_loads_it(baseline, tmp_path):
 
 
 @EACH
-def test_codes_have_names(baseline):
+def test_codes_have_feature_names(baseline):
     model = fitted(baseline).set_output(transform="pandas")
     names = [f"{type(baseline).__name__.lower()}{k}" for k in (0, 1)]
     assert [*model.transform(X).columns] == [*model.get_feature_names_out()] == names
 
 
 @EACH
-def test_seeds_are_as_in_scikit_learn(baseline, tmp_path):
+def test_random_state_as_in_scikit_learn(baseline, tmp_path):
     codes = fitted(baseline, random_state=3).transform(X)
     assert np.array_equal(fitted(baseline, random_state=np.int64(3)).transform(X), codes)
     streams = [fitted(baseline, random_state=np.random.RandomState(5)) for _ in range(2)]
     assert np.array_equal(*(model.transform(X) for model in streams))
     assert fitted(baseline, random_state=None).transform(X).shape == (200, 2)
     streams[0].save(tmp_path)
-    assert type(baseline).load(tmp_path).random_state is None  # no stream can be repeated
+    assert type(baseline).load(tmp_path).random_state is None  # no generator is saved
 
 
 @EACH
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_module_computes_the_codes(baseline, dtype):
+def test_code_module_equals_transform(baseline, dtype):
     model, x = fitted(baseline), X.astype(dtype)
     module = model.code_module()
-    assert has_known_layers(module)  # as threads and shared layers need
+    assert has_known_layers(module)  # required by threaded inference
     weight = next(module.parameters(), torch.zeros(0, dtype=torch.float64))
     codes = module(torch.from_numpy(x).to(weight)).detach().numpy()
     np.testing.assert_allclose(codes, model.transform(x), rtol=1e-5, atol=1e-6)
@@ -121,29 +122,27 @@ def test_the_module_computes_the_codes(baseline, dtype):
         clone(model).code_module()
 
 
-@pytest.mark.parametrize(
-    "kind", [iso.baselines.LinearPCA, iso.baselines.LinearICA, iso.baselines.SlowFeatures]
-)
-def test_linear_methods_are_evaluated_by_their_modules(kind, monkeypatch):
+@pytest.mark.parametrize("kind", [LinearPCA, LinearICA, SlowFeatures])
+def test_encoded_grid_uses_the_code_module(kind, monkeypatch):
     world = iso.datasets.FactorArray(RNG.random((12, 1, 5, 5)), (3, 4))
     x = world.observe(world.factors_at(torch.arange(12)))
     model = kind(2, random_state=0).fit(x, x.roll(1, 0))
     codes = model.transform(x)
-    monkeypatch.setattr(kind, "transform", lambda *_: pytest.fail("the module was not taken"))
+    monkeypatch.setattr(kind, "transform", lambda *_: pytest.fail("transform was called"))
     grid = iso.evaluation.EncodedGrid(model, world, 0)
     np.testing.assert_allclose(grid.codes_at(np.arange(12)), codes, rtol=1e-5, atol=1e-6)
 
 
 @EACH
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused(baseline, bad, tmp_path):
+def test_values_must_be_finite(baseline, bad, tmp_path):
     spoiled = X.copy()
     spoiled[7, 1] = bad
     np.save(tmp_path / "x.npy", spoiled)
-    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")  # which scikit-learn does not look at
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")  # not checked by scikit-learn
     model = fitted(baseline)
     with pytest.raises(ValueError, match="X must be finite, but row 7 holds NaN or inf"):
         model.transform(mapped)
-    # Some name the argument of the pair source.
+    # The name is that of the argument of fit or of the pair source.
     with pytest.raises(ValueError, match=r"[Xx] must be finite, but row 7 holds NaN or inf"):
         fitted(baseline, mapped)

@@ -37,7 +37,7 @@ BAD = [
     ("fit {d}/one.npy", "must have at least 2 rows, got 1"),
     ("fit {d}/constant.npy", "constant.npy: columns 3, 4 are constant"),
     ("fit {d}/constant.csv", "constant.csv: column 'still' is constant"),
-    ("fit {d}/series.csv", "column 'day' holds text ('mon'), not numbers; if it tells sessions"),
+    ("fit {d}/series.csv", "column 'day' holds text ('mon'), not numbers; if it holds session ids"),
     ("fit {d}/no.npy", "no.npy: does not exist"),
     ("fit {d}/x.npy {d}/no.npy", "no.npy: does not exist"),
     ("fit {d}", "must end in one of .npy, .npz, .csv, .parquet"),

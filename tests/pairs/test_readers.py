@@ -1,4 +1,4 @@
-"""Reading observations: what is in a file comes out, and what cannot be used is named."""
+"""Readers return the contents of a file, or an error that names the file and the fault."""
 
 import io
 import tracemalloc
@@ -15,7 +15,7 @@ NAMES = ("a", "b", "c")
 
 
 def write(path, x, **others):
-    """One law for all formats: the same numbers in a file of this suffix."""
+    """Write x in the format of the suffix."""
     if path.suffix == ".npy":
         np.save(path, x)
     elif path.suffix == ".npz":
@@ -28,7 +28,7 @@ def write(path, x, **others):
 
 
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".parquet", ".NPY", ".CSV"])
-def test_what_was_written_is_read(tmp_path, suffix):
+def test_read_equals_written(tmp_path, suffix):
     path = write(tmp_path / f"x{suffix.lower()}", X).rename(tmp_path / f"y{suffix}")
     read = read_observations(path)
     np.testing.assert_array_equal(read.x, X)
@@ -38,14 +38,14 @@ def test_what_was_written_is_read(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", [".npz", ".csv", ".parquet"])
 @pytest.mark.parametrize("ids", [["one"] * 8 + ["two"] * 12, [3] * 8 + [7] * 12])
-def test_sessions_are_told_apart_and_are_no_observations(tmp_path, suffix, ids):
+def test_session_ids_are_separated_from_observations(tmp_path, suffix, ids):
     path = write(tmp_path / f"x{suffix}", X, session=np.array(ids))
     read = read_observations(path, session="session")
     np.testing.assert_array_equal(read.x, X)
     assert [str(value) for value in read.groups] == [str(value) for value in ids]
 
 
-def test_an_npz_may_hold_pairs_and_other_arrays(tmp_path):
+def test_npz_with_pairs_and_other_arrays(tmp_path):
     path = write(tmp_path / "pairs.npz", X, x_pos=-X, z=X[:, :2], note=np.array("hello"))
     read = read_observations(path)
     np.testing.assert_array_equal(read.x_pos, -X)
@@ -53,13 +53,13 @@ def test_an_npz_may_hold_pairs_and_other_arrays(tmp_path):
 
 
 @pytest.mark.parametrize("groups", ["session", "groups", "mine"])
-def test_an_npz_has_its_sessions_under_several_names(tmp_path, groups):
+def test_npz_session_array_names(tmp_path, groups):
     path = write(tmp_path / "x.npz", X, **{groups: np.arange(20) // 5})
     read = read_observations(path, session="mine" if groups == "mine" else None)
     np.testing.assert_array_equal(read.groups, np.arange(20) // 5)
 
 
-def test_two_tables_are_matched_by_the_names_of_their_columns(tmp_path):
+def test_columns_of_two_tables_are_matched_by_name(tmp_path):
     first = write(tmp_path / "a.csv", X, day="mon")
     second = tmp_path / "b.parquet"
     pd.DataFrame(-X, columns=NAMES)[["c", "a", "b"]].assign(day="mon").to_parquet(second)
@@ -74,7 +74,7 @@ def test_two_tables_are_matched_by_the_names_of_their_columns(tmp_path):
 def test_numbers_become_native_floats(tmp_path, suffix, dtype):
     x = (X > 0).astype(dtype)
     if suffix == ".parquet" and dtype == ">f8":
-        pytest.skip("parquet has one byte order")
+        pytest.skip("parquet is little-endian only")
     read = read_observations(write(tmp_path / f"x{suffix}", x)).x
     assert read.dtype in (np.float32, np.float64)
     assert read.dtype.isnative
@@ -83,15 +83,15 @@ def test_numbers_become_native_floats(tmp_path, suffix, dtype):
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int64", "float32", ">f8"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_an_npy_stays_on_the_disk(tmp_path, dtype, order):
+def test_npy_is_memory_mapped(tmp_path, dtype, order):
     x = np.asarray(X > 0, dtype=dtype, order=order)
     read = read_observations(write(tmp_path / "x.npy", x)).x
     assert isinstance(read, np.memmap)
     np.testing.assert_array_equal(read, x)
-    assert read.dtype.kind in "fiu"  # pair sources take no truth values
+    assert read.dtype.kind in "fiu"  # pair sources do not accept booleans
 
 
-def test_checking_a_large_file_needs_little_memory(tmp_path):
+def test_checking_a_file_takes_less_memory_than_the_file(tmp_path):
     rows, columns = 1_000_000, 8
     path = tmp_path / "large.npy"
     large = np.lib.format.open_memmap(path, "w+", dtype=np.float32, shape=(rows, columns))
@@ -118,7 +118,7 @@ def test_every_chunk_is_checked(tmp_path, monkeypatch, suffix, row, bad):
         read_observations(write(tmp_path / f"x{suffix}", x))
 
 
-def test_a_column_that_varies_in_the_last_row_alone_is_not_constant(tmp_path, monkeypatch):
+def test_a_column_that_varies_in_the_last_row_is_not_constant(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "CHUNK_VALUES", 9)
     x = X.copy()
     x[:, 1:] = 5.0
@@ -128,7 +128,7 @@ def test_a_column_that_varies_in_the_last_row_alone_is_not_constant(tmp_path, mo
     assert read_observations(tmp_path / "x.npy", varying=False).x.shape == (20, 3)
 
 
-def test_transforming_takes_one_row(tmp_path):
+def test_one_row_is_enough_if_columns_need_not_vary(tmp_path):
     path = write(tmp_path / "x.npy", X[:1])
     assert read_observations(path, varying=False).x.shape == (1, 3)
     with pytest.raises(ValueError, match="at least 2 rows, got 1"):
@@ -149,11 +149,11 @@ def as_npz(**arrays):
 
 BAD = [
     ("x.txt", b"1 2", None, "must end in one of .npy, .npz, .csv, .parquet, got '.txt'"),
-    ("x.npy", b"", None, "not a whole .npy file"),
-    ("x.npy", b"hello", None, "not a whole .npy file"),
-    ("x.npy", as_npy(X)[:-8], None, "not a whole .npy file"),
-    ("x.npy", as_npy(np.array([[None, 1]])), None, "not a whole .npy file"),
-    ("x.npy", as_npz(x=X), None, "is a zip of arrays; name it .npz"),
+    ("x.npy", b"", None, "not a valid .npy file"),
+    ("x.npy", b"hello", None, "not a valid .npy file"),
+    ("x.npy", as_npy(X)[:-8], None, "not a valid .npy file"),
+    ("x.npy", as_npy(np.array([[None, 1]])), None, "not a valid .npy file"),
+    ("x.npy", as_npz(x=X), None, "is an archive of arrays; rename it to .npz"),
     ("x.npy", as_npy(X[:, 0]), None, "must have shape (rows, columns), got shape (20,)"),
     ("x.npy", as_npy(X[None]), None, "must have shape (rows, columns), got shape (1, 20, 3)"),
     ("x.npy", as_npy(X[:, :0]), None, "must have shape (rows, columns), got shape (20, 0)"),
@@ -167,8 +167,8 @@ BAD = [
         None,
         "columns 0, 1, 2, 3, 4, 5, 6, 7 and 4 more are constant",
     ),
-    ("x.npz", b"PK\x03\x04junk", None, "not a whole .npz file"),
-    ("x.npz", as_npy(X), None, "it is a single array: name it .npy"),
+    ("x.npz", b"PK\x03\x04junk", None, "not a valid .npz file"),
+    ("x.npz", as_npy(X), None, "it is a single array: rename it to .npy"),
     ("x.npz", as_npz(y=X, z=X), None, "has no array 'x'; it has 'y', 'z'"),
     ("x.npz", as_npz(x=X), "day", "has no array 'day'; it has 'x'"),
     ("x.npz", as_npz(x=X, x_pos=X[1:]), None, "x has 20 rows and x.npz: x_pos has 19"),
@@ -176,8 +176,8 @@ BAD = [
     ("x.npz", as_npz(x=X, x_pos=X * np.nan), None, "x_pos: must be finite, got nan in row 0"),
     ("x.npz", as_npz(x=X, x_pos=X, session=np.ones(20)), None, "both x_pos and sessions"),
     ("x.npz", as_npz(x=X, session=np.ones(19)), None, "one id for each of the 20 rows"),
-    ("x.npz", as_npz(x=X, session=np.full(20, np.nan)), None, "the session is nan in row 0"),
-    ("x.csv", b"", None, "not a whole .csv file (Empty CSV file)"),
+    ("x.npz", as_npz(x=X, session=np.full(20, np.nan)), None, "must not be NaN, got NaN in row 0"),
+    ("x.csv", b"", None, "not a valid .csv file (Empty CSV file)"),
     ("x.csv", b"a,b\n", None, "must have at least 2 rows, got 0"),
     ("x.csv", b"a,b\n1,2\n3\n", None, "Expected 2 columns, got 1"),
     ("x.csv", b"a,b\n1,2\n3,oops\n", None, "column 'b' holds text ('oops'), not numbers"),
@@ -189,20 +189,20 @@ BAD = [
     ("x.csv", b"a,b\n1,1e999\n3,4\n", None, "got inf in row 0, column 'b'"),
     ("x.csv", b"a,b\n1,7\n3,7\n", None, "column 'b' is constant"),
     ("x.csv", b"a,a\n1,7\n3,8\n", None, "more than one column 'a'"),
-    ("x.csv", b",a\n0,1\n1,5\n", None, "column 0 has no name and looks like pandas' index"),
-    ("x.csv", b"1.5,2\n3,4\n5,6\n", None, "its first line holds numbers, '1.5', '2', where the"),
+    ("x.csv", b",a\n0,1\n1,5\n", None, "column 0 has no name and looks like the index of a"),
+    ("x.csv", b"1.5,2\n3,4\n5,6\n", None, "the names of the columns, got numbers: '1.5', '2'"),
     ("x.csv", b"a;b\n1;2\n3;4\n", None, "columns must be separated by commas"),
     ("x.csv", b"a,b\n1,2\n3,4\n", "day", "has no column 'day' for --session"),
     ("x.csv", b"a,b\n1,2\n3,4\n", "day", "it has 'a', 'b'"),
     ("x.csv", b"a,day\n1,m\n3,\n", "day", "session column 'day' has no value in row 1"),
     ("x.csv", b"day\nm\nn\n", "day", "must have shape (rows, columns), got shape (2, 0)"),
     ("x.csv", "a,b\n1,é\n2,é\n".encode("latin1"), None, "column 'b' holds binary, not numbers"),
-    ("x.parquet", b"a,b\n1,2\n", None, "not a whole .parquet file"),
+    ("x.parquet", b"a,b\n1,2\n", None, "not a valid .parquet file"),
 ]
 
 
 @pytest.mark.parametrize(("name", "content", "session", "message"), BAD)
-def test_what_cannot_be_used_is_named_in_one_line(tmp_path, name, content, session, message):
+def test_errors_name_file_and_fault_in_one_line(tmp_path, name, content, session, message):
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(ValueError, match=name.replace(".", r"\.")) as raised:
@@ -212,7 +212,7 @@ def test_what_cannot_be_used_is_named_in_one_line(tmp_path, name, content, sessi
     assert path.read_bytes() == content
 
 
-def test_what_is_not_there_is_named(tmp_path):
+def test_missing_files_and_directories_are_errors(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no\.npy: does not exist"):
         read_observations(tmp_path / "no.npy")
     (tmp_path / "folder.npy").mkdir()
@@ -220,21 +220,21 @@ def test_what_is_not_there_is_named(tmp_path):
         read_observations(tmp_path / "folder.npy")
 
 
-def test_pandas_own_columns_are_told_from_numbers(tmp_path):
-    """A frame without names has the names 0, 1, 2: a header, though it holds numbers."""
+def test_default_column_names_of_pandas_are_a_header(tmp_path):
+    """pandas writes the names 0, 1, 2 for columns without names."""
     path = tmp_path / "x.csv"
     pd.DataFrame(X).to_csv(path, index=False)
     np.testing.assert_array_equal(read_observations(path).x, X)
 
 
-def test_an_index_of_pandas_is_no_observation(tmp_path):
+def test_an_index_of_pandas_is_an_error(tmp_path):
     path = tmp_path / "x.parquet"
     pd.DataFrame(X, columns=NAMES, index=np.arange(20) * 3).to_parquet(path)
-    with pytest.raises(ValueError, match="looks like pandas' index"):
+    with pytest.raises(ValueError, match="looks like the index of a pandas DataFrame"):
         read_observations(path)
 
 
-def test_two_files_must_fit_together(tmp_path):
+def test_two_files_must_match(tmp_path):
     first = write(tmp_path / "a.npy", X)
     second = write(tmp_path / "b.npy", X[1:])
     with pytest.raises(ValueError, match=r"a\.npy has 20 rows and b\.npy has 19"):
@@ -247,7 +247,7 @@ def test_two_files_must_fit_together(tmp_path):
         read_pairs(write(tmp_path / "a.csv", X), other)
 
 
-def test_one_factor_may_be_one_axis(tmp_path):
+def test_a_single_factor_may_be_one_dimensional(tmp_path):
     assert read_factors(write(tmp_path / "z.npy", X[:, 0])).shape == (20, 1)
     with pytest.raises(ValueError, match="has no array 'z'; it has 'x'"):
         read_factors(write(tmp_path / "z.npz", X))

@@ -1,4 +1,4 @@
-"""What one would use instead: autoencoders, linear methods, an encoder that is told the truth."""
+"""Baselines to compare with: supervised encoder, VAEs, linear methods."""
 
 from isolatent.baselines.linear import LinearICA, LinearPCA, SlowFeatures
 from isolatent.baselines.supervised import SupervisedEncoder

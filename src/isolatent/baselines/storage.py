@@ -1,4 +1,4 @@
-"""Saving baselines, and reading them."""
+"""Save baselines to a directory and load them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Stored"]
 
 
 class Stored(ABC):
-    """An estimator that is its parameters, the shape of its observations, and some tensors."""
+    """Mixin for estimators whose fitted state is a dictionary of tensors."""
 
     random_state: int | np.random.RandomState | None
     feature_names_in_: Any
@@ -27,23 +27,28 @@ class Stored(ABC):
 
     @abstractmethod
     def _fitted(self) -> dict[str, Tensor]:
-        """What was fitted, by name; raises NotFittedError if nothing was."""
+        """Return the fitted tensors by name; raise NotFittedError before fitting."""
 
     @abstractmethod
     def _restore(self, tensors: dict[str, Tensor]) -> None:
-        """Take over what :meth:`_fitted` gave; the shape is known.
+        """Set the fitted attributes from the tensors of :meth:`_fitted`; ``_shape`` is set already.
 
-        KeyError and RuntimeError, which torch raises, mean that the tensors do not fit.
+        A KeyError or RuntimeError (which torch raises) means that the tensors do not fit.
         """
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write ``model.safetensors`` and ``model.json``; other files in the directory stay."""
+        """Write ``model.safetensors`` and ``model.json`` to the directory.
+
+        Args:
+            directory: Created if it does not exist; other files in it are not touched.
+            overwrite: Whether to replace a model that the directory holds already.
+        """
         tensors = self._fitted()
         path = Path(directory)
         make_directory(path, overwrite)
         parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
         if not isinstance(self.random_state, Integral):
-            parameters["random_state"] = None  # no stream can be repeated
+            parameters["random_state"] = None  # the state of a generator is not saved
         names = getattr(self, "feature_names_in_", None)
         record = {
             "estimator": type(self).__name__,
@@ -55,10 +60,10 @@ class Stored(ABC):
 
     @classmethod
     def load(cls, directory: str | os.PathLike[str]) -> Self:
-        """Read what :meth:`save` wrote."""
+        """Load a model that :meth:`save` wrote; it must be of the same class."""
         tensors, record = read_pair(Path(directory) / "model")
         check_kind(cls.__name__, record, directory)
-        # JSON has no tuples; the parameters have no lists but lags.
+        # JSON has no tuples, and the only list among the parameters is ``lag``.
         parameters = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in record["parameters"].items()

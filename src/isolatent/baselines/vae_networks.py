@@ -1,4 +1,4 @@
-"""The networks of the VAE family: from observations to posteriors, and from codes back."""
+"""Encoders and decoders of the VAE family, for images and for vectors."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from isolatent.encoders import MLP, ConvEncoder
 
 __all__ = ["Autoencoder", "ConvDecoder", "ImageAutoencoder", "VectorAutoencoder"]
 
-HIDDEN = (128, 128)  # widths of the perceptrons
+HIDDEN = (128, 128)  # widths of the hidden layers for vectors
 
 
 class ConvDecoder(nn.Module):
-    """The mirror of :class:`isolatent.encoders.ConvEncoder`: codes to 64 × 64 images.
+    """Convolutional decoder from codes to 64 × 64 images.
 
-    Linear layers of 256 and 64 · 4 · 4 units, and four transposed convolutions that double the
-    image (64, 32, 32 channels, then those of the image), with ReLUs between them.
+    It mirrors :class:`isolatent.encoders.ConvEncoder`: linear layers of 256 and 64 · 4 · 4 units,
+    then four transposed convolutions of stride 2 (64, 32, 32 channels and those of the image), with
+    ReLUs in between.
 
     Args:
-        n_inputs: Codes n.
-        channels: Channels of the images.
+        n_inputs: Number of codes n.
+        channels: Number of channels of the images.
 
     Example:
         >>> ConvDecoder(10)(torch.randn(2, 10)).shape
@@ -40,22 +41,22 @@ class ConvDecoder(nn.Module):
         layers += [nn.Linear(256, 64 * 4 * 4), nn.ReLU(), nn.Unflatten(1, (64, 4, 4))]
         for before, after in pairwise([64, 64, 32, 32, channels]):
             layers += [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
-        # On a CPU convolutions train faster with the channels last.
+        # Convolutions train faster on a CPU with the channels last.
         self.network = nn.Sequential(*layers[:-1])
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, z: Tensor) -> Tensor:
-        """Map codes (N, n) to logits of pixels (N, channels, 64, 64)."""
+        """Return the logits of the pixels (N, channels, 64, 64) for codes (N, n)."""
         logits: Tensor = self.network(z)
         return logits
 
 
 class Autoencoder(nn.Module):
-    """An encoder with 2n outputs, means and log-variances, and a decoder.
+    """Base class: an encoder with 2n outputs (means and log-variances), and a decoder.
 
     Args:
         encoder: Maps observations to (N, 2n).
-        decoder: Maps codes (N, n) to what :meth:`error` and :meth:`observe` take.
+        decoder: Maps codes (N, n) to the parameters of the distribution of observations.
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
@@ -63,28 +64,28 @@ class Autoencoder(nn.Module):
         self.encoder, self.decoder = encoder, decoder
 
     def posterior(self, x: Tensor) -> Posterior:
-        """The posteriors of observations."""
+        """Return the posteriors of observations."""
         return Posterior(*self.encoder(x).chunk(2, dim=1))
 
     def means(self) -> nn.Sequential:
-        """The layers from observations to the means of their posteriors, one after the other."""
+        """Return the module that maps observations to the means of their posteriors."""
         return nn.Sequential(self.encoder, _FirstHalf())
 
     def error(self, z: Tensor, x: Tensor) -> Tensor:
-        """How badly codes explain observations, in nats: (N,)."""
+        """Return the reconstruction error of observations given codes, in nats: (N,)."""
         raise NotImplementedError
 
     def observe(self, z: Tensor) -> Tensor:
-        """The observations that codes stand for."""
+        """Return the mean observation of each code."""
         raise NotImplementedError
 
 
 class ImageAutoencoder(Autoencoder):
-    """The papers' networks for 64 × 64 images; pixels are Bernoulli.
+    """Convolutional VAE networks of the papers for 64 × 64 images, with Bernoulli pixels.
 
     Args:
-        n: Codes.
-        channels: Channels of the images.
+        n: Number of codes.
+        channels: Number of channels of the images.
 
     Example:
         >>> model = ImageAutoencoder(3)
@@ -103,12 +104,12 @@ class ImageAutoencoder(Autoencoder):
 
 
 class VectorAutoencoder(Autoencoder):
-    r"""Perceptrons for vectors; columns are normal with standard deviation s times their own.
+    r"""Multilayer perceptrons for vectors, with a normal distribution of the standardised columns.
 
     Args:
-        n: Codes.
-        n_features: Observed dimensions m.
-        noise: s.
+        n: Number of codes.
+        n_features: Number of columns m.
+        noise: Standard deviation of a decoded column, relative to that of the column itself.
         hidden: Widths of the hidden layers.
 
     Example:
@@ -131,10 +132,10 @@ class VectorAutoencoder(Autoencoder):
         self.register_buffer("scale", torch.ones(n_features))
 
     def standardise(self, x: Tensor) -> None:
-        """Take over means and standard deviations of columns from observations (N, m)."""
+        """Set the means and standard deviations of the columns from observations (N, m)."""
         rows = x.double()
         deviation = rows.std(0)
-        # A column that does not vary is explained by its mean alone.
+        # A constant column is not scaled.
         self.scale.copy_(torch.where(deviation > 0, deviation, 1.0))
         self.center.copy_(rows.mean(0))
 
@@ -142,7 +143,7 @@ class VectorAutoencoder(Autoencoder):
         return super().posterior((x - self.center) / self.scale)
 
     def means(self) -> nn.Sequential:
-        return nn.Sequential(_Standardised(self.center, self.scale), *super().means())
+        return nn.Sequential(_Standardise(self.center, self.scale), *super().means())
 
     def error(self, z: Tensor, x: Tensor) -> Tensor:
         return gaussian_error(self.decoder(z), (x - self.center) / self.scale, self.noise)
@@ -153,14 +154,14 @@ class VectorAutoencoder(Autoencoder):
 
 
 class _FirstHalf(nn.Module):
-    """The first n of 2n columns."""
+    """Return the first n of 2n columns."""
 
     def forward(self, h: Tensor) -> Tensor:
         return h.chunk(2, dim=1)[0]
 
 
-class _Standardised(nn.Module):
-    """Columns less their means, over their standard deviations."""
+class _Standardise(nn.Module):
+    """Subtract the means of the columns and divide by their standard deviations."""
 
     center: Tensor
     scale: Tensor

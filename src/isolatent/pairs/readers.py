@@ -1,6 +1,7 @@
-"""Observations from files: arrays (.npy, .npz) and tables (.csv, .parquet), checked as they come.
+"""Read observations and factors from files: arrays (.npy, .npz) and tables (.csv, .parquet).
 
-Every error names the file, and the row and column where they are known; rows count from 0.
+All values are checked while they are read. Error messages name the file and, if known, the row and
+the column; rows are counted from 0.
 """
 
 from __future__ import annotations
@@ -16,26 +17,33 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Observations", "chunks_of_rows", "read_factors", "read_observations", "read_pairs"]
+__all__ = [
+    "Observations",
+    "chunks_of_rows",
+    "columns_by_name",
+    "read_factors",
+    "read_observations",
+    "read_pairs",
+]
 
 Array: TypeAlias = npt.NDArray[Any]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
-SESSION_ARRAYS = ("session", "groups")  # what an .npz may call them
-CHUNK_VALUES = 2**22  # values held at a time while a memory map is read: 32 MB as float64
-SHOWN = 8  # column names in a message
+SESSION_ARRAYS = ("session", "groups")  # default names of the session ids in an .npz file
+CHUNK_VALUES = 2**22  # values processed at a time: 32 MB in float64
+MAX_LISTED = 8  # column names listed in a message
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """What a file holds.
+    """The contents of a file.
 
     Args:
-        x: Observations (rows, columns); of an .npy a memory map, which stays on the disk.
+        x: Observations (rows, columns); a memory map if read from an .npy file.
         x_pos: The positive of each row, or None for a series.
-        names: The columns' names, where the file has them.
-        groups: One session id for each row, where the file has them.
+        names: The names of the columns, or None if the file has none.
+        groups: A session id for each row, or None if the file has none.
     """
 
     x: Array
@@ -47,17 +55,17 @@ class Observations:
 def read_observations(
     path: FilePath, session: str | None = None, *, varying: bool = True
 ) -> Observations:
-    r"""Read a series, or pairs, and check all of it.
+    r"""Read a series, or pairs, and check all values.
 
-    An .npy file is memory-mapped and read once, in chunks, so that it may exceed the memory; its
-    integers stay as they are on the disk. Elsewhere integers and truth values become floats.
+    An .npy file is memory-mapped and checked in chunks, so it may be larger than memory; its dtype
+    is kept. From other files integers and booleans are converted to floats.
 
     Args:
-        path: ``.npy``: a series; ``.npz``: an array ``x`` and perhaps ``x_pos``, or ``session``
+        path: ``.npy``: a series; ``.npz``: an array ``x`` and optionally ``x_pos``, or ``session``
             (or ``groups``); ``.csv`` with a header line and ``.parquet``: a series, one column for
             each observed dimension.
-        session: The column (of an .npz: the array) that tells sessions apart.
-        varying: Whether at least two rows and no constant column are demanded, as for training.
+        session: Name of the column (.npz: of the array) with the session ids.
+        varying: Whether to require at least two rows and no constant column, as for training.
 
     Example:
         >>> import tempfile
@@ -69,73 +77,61 @@ def read_observations(
         ((3, 2), ('left', 'right'), ['mon', 'mon', 'tue'])
         >>> folder.cleanup()
     """
-    path, suffix = _existing(path)
-    x_pos = names = groups = None
+    path, suffix = _check_path(path)
     if suffix == ".npy":
         if session is not None:
             raise ValueError(
                 f"{path.name}: --session (session={session!r}) names a column, and an .npy has no "
                 "names; save an .npz with the arrays 'x' and 'session'"
             )
-        x = _load_npy(path)
+        found = Observations(_load_npy(path))
     elif suffix == ".npz":
-        arrays = (
-            _load_npz(path, ("x",), ("x_pos", *SESSION_ARRAYS))
-            if session is None
-            else _load_npz(path, ("x", session), ("x_pos",))
-        )
-        x, x_pos = arrays.pop("x"), arrays.pop("x_pos", None)
-        groups = next(iter(arrays.values()), None)
+        found = _observations_of_npz(path, session)
     else:
-        x, names, groups = _read_table(path, suffix, session)
-    x = _checked(path.name if x_pos is None else f"{path.name}: x", x, names, varying)
-    if x_pos is not None:
-        if groups is not None:
-            raise ValueError(
-                f"{path.name}: has both x_pos and sessions; sessions are for a series, without "
-                "x_pos"
-            )
-        x_pos = _checked(f"{path.name}: x_pos", x_pos, names, varying)
-        _check_together(f"{path.name}: x", x, f"{path.name}: x_pos", x_pos)
-    if groups is not None:
-        groups = _checked_groups(path, groups, len(x))
-    return Observations(x, x_pos, names, groups)
+        x, names, groups = _load_table(path, suffix, session)
+        found = Observations(x, None, names, groups)
+    return _check_observations(path.name, found, varying)
 
 
 def read_pairs(path: FilePath, path_pos: FilePath, session: str | None = None) -> Observations:
     """Read observations from one file and their positives, row by row, from another.
 
-    Columns of tables are matched by name. A ``session`` column is left out: pairs need none.
+    Columns of tables are matched by name. A ``session`` column is ignored, since pairs need none.
     """
     first, second = read_observations(path, session), read_observations(path_pos, session)
-    for where, part in ((path, first), (path_pos, second)):
+    name, name_pos = Path(path).name, Path(path_pos).name
+    for which, part in ((name, first), (name_pos, second)):
         if part.x_pos is not None:
             raise ValueError(
-                f"{Path(where).name}: holds x_pos already; give this file alone, or two files "
-                "without x_pos"
+                f"{which}: holds x_pos already; pass this file alone, or two files without x_pos"
             )
     x_pos = second.x
     if first.names is not None and second.names is not None and first.names != second.names:
-        x_pos = x_pos[:, columns_by_name(Path(path_pos).name, second.names, first.names)]
-    _check_together(Path(path).name, first.x, Path(path_pos).name, x_pos)
+        x_pos = x_pos[:, columns_by_name(name_pos, second.names, first.names)]
+    _check_same_shape(name, first.x, name_pos, x_pos)
     return Observations(first.x, x_pos, first.names)
 
 
 def read_factors(path: FilePath) -> Array:
-    """Read true factors (rows, factors): of an .npz the array ``z``, else all there is."""
-    path, suffix = _existing(path)
+    """Read true factors (rows, factors): the array ``z`` of an .npz file, else the whole file."""
+    path, suffix = _check_path(path)
     names = None
     if suffix == ".npy":
         z = _load_npy(path)
     elif suffix == ".npz":
         z = _load_npz(path, ("z",))["z"]
     else:
-        z, names, _ = _read_table(path, suffix, None)
-    return _checked(path.name, z[:, None] if z.ndim == 1 else z, names, varying=True)
+        z, names, _ = _load_table(path, suffix, None)
+    return _check_array(path.name, z[:, None] if z.ndim == 1 else z, names, varying=True)
 
 
 def columns_by_name(where: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where the wanted columns stand among ``names``; both must be the same set.
+    """Return the position of each wanted column in ``names``, which must be the same set.
+
+    Args:
+        where: Name of the file, for error messages.
+        names: Names of the columns of the file.
+        wanted: The same names in the required order.
 
     Example:
         >>> columns_by_name("b.csv", ["v", "u"], ["u", "v"])
@@ -155,7 +151,7 @@ def columns_by_name(where: str, names: Sequence[str], wanted: Sequence[str]) -> 
 
 
 def chunks_of_rows(x: Array) -> list[slice]:
-    """Slices that go through the rows of ``x`` a few megabytes at a time.
+    """Return slices that cover the rows of ``x``, with ``CHUNK_VALUES`` values each.
 
     Example:
         >>> chunks_of_rows(np.zeros((3, CHUNK_VALUES // 2)))
@@ -165,7 +161,11 @@ def chunks_of_rows(x: Array) -> list[slice]:
     return [slice(start, min(start + rows, len(x))) for start in range(0, len(x), rows)]
 
 
-def _existing(path: FilePath) -> tuple[Path, str]:
+# Loading
+
+
+def _check_path(path: FilePath) -> tuple[Path, str]:
+    """Return the path and its suffix in lower case if it is an existing file of a known format."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -181,52 +181,51 @@ def _load_npy(path: Path) -> Array:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise ValueError(f"{path.name}: not a whole .npy file of numbers ({error})") from error
+        raise ValueError(f"{path.name}: not a valid .npy file of numbers ({error})") from error
     if not isinstance(array, np.ndarray):
         array.close()
-        raise ValueError(f"{path.name}: is a zip of arrays; name it .npz")
+        raise ValueError(f"{path.name}: is an archive of arrays; rename it to .npz")
     return array
 
 
 def _load_npz(
     path: Path, required: Sequence[str], optional: Sequence[str] = ()
 ) -> dict[str, Array]:
-    """The arrays of these names; others, which may be large, are not read."""
+    """Return the arrays of these names; other arrays, which may be large, are not read."""
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise ValueError("it is a single array: name it .npy")
+            raise ValueError("it is a single array: rename it to .npy")
         with archive:
             found = archive.files
             arrays = {name: archive[name] for name in (*required, *optional) if name in found}
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path.name}: not a whole .npz file of numbers ({error})") from error
+        raise ValueError(f"{path.name}: not a valid .npz file of numbers ({error})") from error
     for name in required:
         if name not in arrays:
             raise ValueError(f"{path.name}: has no array {name!r}; it has {_listed(found)}")
     return arrays
 
 
-def _read_table(
+def _observations_of_npz(path: Path, session: str | None) -> Observations:
+    if session is None:
+        arrays = _load_npz(path, ("x",), ("x_pos", *SESSION_ARRAYS))
+    else:
+        arrays = _load_npz(path, ("x", session), ("x_pos",))
+    x, x_pos = arrays.pop("x"), arrays.pop("x_pos", None)
+    groups = next(iter(arrays.values()), None)
+    if x_pos is not None and groups is not None:
+        raise ValueError(
+            f"{path.name}: has both x_pos and sessions; sessions are for a series, without x_pos"
+        )
+    return Observations(x, x_pos, None, groups)
+
+
+def _load_table(
     path: Path, suffix: str, session: str | None
 ) -> tuple[Array, tuple[str, ...], Array | None]:
-    """Numbers (rows, columns), the columns' names, and the session ids if asked for."""
-    import pyarrow as arrow
-
-    try:
-        if suffix == ".csv":
-            from pyarrow import csv
-
-            # Ids are compared, not counted with: as text, 01 and 1 stay different.
-            as_text = {} if session is None else {session: arrow.string()}
-            table = csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=as_text))
-        else:
-            from pyarrow import parquet
-
-            table = parquet.read_table(path)
-    except arrow.ArrowInvalid as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{path.name}: not a whole {suffix} file ({reason})") from error
+    """Return the values (rows, columns), the column names, and the session ids if requested."""
+    table = _open_table(path, suffix, session)
     _check_names(path, suffix, table.column_names)
     groups = None
     if session is not None:
@@ -235,9 +234,9 @@ def _read_table(
                 f"{path.name}: has no column {session!r} for --session (session=...); it has "
                 f"{_listed(table.column_names)}"
             )
-        groups = _ids(path, session, table[session])
+        groups = _session_ids(path, session, table[session])
         table = table.drop_columns([session])
-    columns = [_numbers(path, name, table[name]) for name in table.column_names]
+    columns = [_to_floats(path, name, table[name]) for name in table.column_names]
     x = np.empty(
         (table.num_rows, len(columns)), np.result_type(*columns) if columns else np.float64
     )
@@ -246,25 +245,45 @@ def _read_table(
     return x, tuple(table.column_names), groups
 
 
+def _open_table(path: Path, suffix: str, session: str | None) -> Any:
+    """Return the file as an Arrow table."""
+    import pyarrow as arrow
+
+    try:
+        if suffix == ".csv":
+            from pyarrow import csv
+
+            # Ids are read as text, so that 01 and 1 are different sessions.
+            as_text = {} if session is None else {session: arrow.string()}
+            return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=as_text))
+        from pyarrow import parquet
+
+        return parquet.read_table(path)
+    except arrow.ArrowInvalid as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path.name}: not a valid {suffix} file ({reason})") from error
+
+
 def _check_names(path: Path, suffix: str, names: Sequence[str]) -> None:
+    """Raise ValueError for duplicate names, an index written by pandas, or a missing header."""
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{path.name}: has more than one column {repeated[0]!r}")
     for k, name in enumerate(names):
         if name == "" or name.startswith("__index_level_"):
             raise ValueError(
-                f"{path.name}: column {k} has no name and looks like pandas' index; write the "
-                "table with index=False, or name the column"
+                f"{path.name}: column {k} has no name and looks like the index of a pandas "
+                "DataFrame; write the table with index=False, or name the column"
             )
-    counted = [str(k) for k in range(len(names))]  # how pandas names columns that have no name
-    if suffix == ".csv" and names and list(names) != counted and all(map(_is_number, names)):
+    default_names = [str(k) for k in range(len(names))]  # written by pandas for unnamed columns
+    if suffix == ".csv" and names and list(names) != default_names and all(map(_is_number, names)):
         raise ValueError(
-            f"{path.name}: its first line holds numbers, {_listed(names)}, where the names of the "
-            "columns must be; add such a line"
+            f"{path.name}: the first line must hold the names of the columns, got numbers: "
+            f"{_listed(names)}; add a header line"
         )
 
 
-def _numbers(path: Path, name: str, column: Any) -> Array:
-    """A table's column as floats, nan where there is no value."""
+def _to_floats(path: Path, name: str, column: Any) -> Array:
+    """Convert a column of a table to floats, with NaN for missing values."""
     from pyarrow import types
 
     kind = column.type
@@ -274,15 +293,16 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
         column = column.cast("float64")
     elif not (types.is_integer(kind) or types.is_floating(kind)):
         raise ValueError(
-            f"{path.name}: column {name!r} holds {_in_words(column)}, not numbers; if it tells "
-            "sessions apart, pass it as --session (session=...), else remove it"
+            f"{path.name}: column {name!r} holds {_describe(column)}, not numbers; if it holds "
+            "session ids, pass it as --session (session=...), otherwise remove it"
             + (" (columns must be separated by commas)" if {";", "\t"} & set(name) else "")
         )
-    values = np.asarray(column.to_numpy())  # float64 with nan where an integer is missing
+    values = np.asarray(column.to_numpy())  # integers with missing values become float64
     return values.astype(_float_of(values.dtype), copy=False)
 
 
-def _in_words(column: Any) -> str:
+def _describe(column: Any) -> str:
+    """Describe the contents of a column that is not numeric, for an error message."""
     from pyarrow import types
 
     if types.is_temporal(column.type):
@@ -296,7 +316,7 @@ def _in_words(column: Any) -> str:
     return str(column.type)
 
 
-def _ids(path: Path, name: str, column: Any) -> Array:
+def _session_ids(path: Path, name: str, column: Any) -> Array:
     values = column.to_pylist()
     for row, value in enumerate(values):
         if value is None or value == "" or value != value:
@@ -304,72 +324,86 @@ def _ids(path: Path, name: str, column: Any) -> Array:
     return np.asarray(values if all(isinstance(v, int) for v in values) else [*map(str, values)])
 
 
-def _checked(where: str, x: Array, names: tuple[str, ...] | None, varying: bool) -> Array:
-    """Observations that can be used, as floats unless they stay on the disk; or an error."""
+# Checks
+
+
+def _check_observations(where: str, found: Observations, varying: bool) -> Observations:
+    """Return the observations with values checked and, unless memory-mapped, as floats."""
+    x, x_pos, names, groups = found.x, found.x_pos, found.names, found.groups
+    x = _check_array(where if x_pos is None else f"{where}: x", x, names, varying)
+    if x_pos is not None:
+        x_pos = _check_array(f"{where}: x_pos", x_pos, names, varying)
+        _check_same_shape(f"{where}: x", x, f"{where}: x_pos", x_pos)
+    if groups is not None:
+        _check_groups(where, groups, len(x))
+    return Observations(x, x_pos, names, groups)
+
+
+def _check_array(where: str, x: Array, names: tuple[str, ...] | None, varying: bool) -> Array:
+    """Return an array (rows, columns) of checked values, as floats unless it is memory-mapped."""
     if x.dtype.kind not in "fiub":
         raise ValueError(f"{where}: must hold real numbers, got dtype {x.dtype}")
     if x.ndim != 2 or x.shape[1] == 0:
         raise ValueError(f"{where}: must have shape (rows, columns), got shape {x.shape}")
-    needed = 2 if varying else 1
-    if len(x) < needed:
-        raise ValueError(f"{where}: must have at least {needed} rows, got {len(x)}")
+    at_least = 2 if varying else 1
+    if len(x) < at_least:
+        raise ValueError(f"{where}: must have at least {at_least} rows, got {len(x)}")
     if x.dtype.kind == "b":
         x = x.view(np.uint8)
     if not isinstance(x, np.memmap):
         x = x.astype(_float_of(x.dtype), copy=False)
-    _check_values(where, x, names, varying)
+    constant = _scan_columns(where, x, names)
+    if varying and constant.any():
+        labels = [_label(names, k) for k in np.flatnonzero(constant).tolist()]
+        which = f"columns {_joined(labels)} are" if len(labels) > 1 else f"column {labels[0]} is"
+        raise ValueError(f"{where}: {which} constant, and must vary or be removed")
     return x
 
 
-def _check_values(where: str, x: Array, names: tuple[str, ...] | None, varying: bool) -> None:
-    """One pass over the rows, in chunks: all finite and, for training, no column constant."""
+def _scan_columns(where: str, x: Array, names: tuple[str, ...] | None) -> npt.NDArray[np.bool_]:
+    """Check in one pass that all values are finite, and return a mask of constant columns."""
     first = np.asarray(x[0])
-    varies = np.zeros(x.shape[1], dtype=bool)
+    constant = np.ones(x.shape[1], dtype=bool)
     for rows in chunks_of_rows(x):
-        part = np.asarray(x[rows])
-        if part.dtype.kind == "f" and not (finite := np.isfinite(part)).all():
+        chunk = np.asarray(x[rows])
+        if chunk.dtype.kind == "f" and not (finite := np.isfinite(chunk)).all():
             row, column = np.argwhere(~finite)[0]
-            value = f"{part[row, column]}" + (
-                " or no value" if names and np.isnan(part[row, column]) else ""
-            )
+            value = chunk[row, column]
+            missing = " or no value" if names and np.isnan(value) else ""
             raise ValueError(
-                f"{where}: must be finite, got {value} in row {rows.start + row}, "
+                f"{where}: must be finite, got {value}{missing} in row {rows.start + row}, "
                 f"column {_label(names, column)}"
             )
-        varies |= (part != first).any(axis=0)
-    if varying and not varies.all():
-        constant = np.flatnonzero(~varies)
-        labels = ", ".join(_label(names, k) for k in constant[:SHOWN])
-        more = f" and {len(constant) - SHOWN} more" if len(constant) > SHOWN else ""
-        which = f"columns {labels}{more} are" if len(constant) > 1 else f"column {labels} is"
-        raise ValueError(f"{where}: {which} constant, and must vary or be removed")
+        constant &= (chunk == first).all(axis=0)
+    return constant
 
 
-def _checked_groups(path: Path, groups: Array, rows: int) -> Array:
+def _check_groups(where: str, groups: Array, rows: int) -> None:
     if groups.shape != (rows,):
         raise ValueError(
-            f"{path.name}: sessions must be one id for each of the {rows} rows, got shape "
+            f"{where}: sessions must be one id for each of the {rows} rows, got shape "
             f"{groups.shape}"
         )
     if groups.dtype.kind == "f" and np.isnan(groups).any():
-        raise ValueError(
-            f"{path.name}: the session is nan in row {int(np.flatnonzero(np.isnan(groups))[0])}"
-        )
-    return groups
+        row = int(np.flatnonzero(np.isnan(groups))[0])
+        raise ValueError(f"{where}: session ids must not be NaN, got NaN in row {row}")
 
 
-def _check_together(name: str, x: Array, name_pos: str, x_pos: Array) -> None:
+def _check_same_shape(name: str, x: Array, name_pos: str, x_pos: Array) -> None:
     for axis, what in enumerate(("rows", "columns")):
         if x.shape[axis] != x_pos.shape[axis]:
             raise ValueError(
-                f"x and x_pos must belong together row by row, but {name} has {x.shape[axis]} "
-                f"{what} and {name_pos} has {x_pos.shape[axis]}"
+                f"x and x_pos must have the same shape, but {name} has {x.shape[axis]} {what} and "
+                f"{name_pos} has {x_pos.shape[axis]}"
             )
 
 
 def _float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The shortest of float32 and float64 that holds all values, or nearly all of 64-bit ones."""
+    """Return float32 if it holds all values of ``dtype``, else float64."""
     return np.dtype(np.float32 if np.can_cast(dtype, np.float32) else np.float64)
+
+
+# Text of messages
 
 
 def _label(names: tuple[str, ...] | None, column: int) -> str:
@@ -377,8 +411,12 @@ def _label(names: tuple[str, ...] | None, column: int) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(map(repr, names[:SHOWN])) + more if names else "none"
+    return _joined([*map(repr, names)]) if names else "none"
+
+
+def _joined(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - MAX_LISTED} more" if len(labels) > MAX_LISTED else ""
+    return ", ".join(labels[:MAX_LISTED]) + more
 
 
 def _is_number(text: str) -> bool:
