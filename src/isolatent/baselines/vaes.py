@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
-from torch import Generator, Tensor
+import torch
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+from torch import Generator, Tensor, nn
 
 from isolatent.baselines.elbo import (
     Posterior,
@@ -17,32 +21,257 @@ from isolatent.baselines.elbo import (
     share,
     slow_divergence,
 )
-from isolatent.baselines.vae_networks import Autoencoder
-from isolatent.baselines.variational import VariationalEstimator
-from isolatent.checks import check_integer, check_real
-from isolatent.pairs import ArrayPairs, PairSource
+from isolatent.baselines.vae_networks import Autoencoder, ImageAutoencoder, VectorAutoencoder
+from isolatent.checks import check_integer, check_real, check_tensor
+from isolatent.pairs import ArrayPairs, Batch, PairSource
+from isolatent.theory import Guarantee
+from isolatent.training import NetworkEstimator, Recipe, Step, Training
+from isolatent.training.devices import Processes
 from isolatent.training.observations import is_source
+from isolatent.training.progress import steps_from_tensor, steps_to_tensor
+from isolatent.worlds import World
 
-__all__ = ["AdaGVAE", "AdaMLVAE", "BetaVAE", "SlowVAE"]
+__all__ = ["AdaGVAE", "AdaMLVAE", "BetaVAE", "SlowVAE", "VariationalEstimator"]
+
+STANDARDISATION_PAIRS = 4096
+NO_PAIRS = (
+    "a β-VAE does not use pairs, and without them a rotation of its codes explains the data as well"
+)
+NO_CHECK = (
+    "claims about VAEs hold for the optimal posterior and decoder, and nothing in the data shows "
+    "whether training came near them"
+)
+
+
+class VariationalEstimator(NetworkEstimator):
+    """A variational autoencoder with the interface of :class:`isolatent.ContrastiveICA`.
+
+    Subclasses define the loss. Images (channels, 64, 64) with pixels in [0, 1] get the papers'
+    convolutions and Bernoulli pixels; vectors get perceptrons and normal columns. Training is Adam
+    at a constant rate for a given number of steps, as in the papers.
+
+    Args:
+        n_components: Number of codes n.
+        beta: Weight of the divergence from the prior.
+        noise: For vectors: standard deviation of the decoder, as a share of each column's.
+        max_steps: Number of optimiser steps.
+        batch_size: Pairs per step; twice as many observations.
+        learning_rate: Adam's rate.
+        random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        devices: Number of devices, or of processes on the CPU, on this machine.
+        num_nodes: Number of machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run the networks in bfloat16.
+
+    Attributes:
+        autoencoder_: The trained networks.
+        guarantee_: States that nothing is guaranteed, and why.
+        history_: A :class:`isolatent.training.Step` for each step.
+        n_features_in_: Number of observed dimensions.
+    """
+
+    _gap: ClassVar[str] = NO_CHECK
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        beta: float = 1.0,
+        noise: float = 0.1,
+        max_steps: int = 30_000,
+        batch_size: int = 32,
+        learning_rate: float = 1e-4,
+        random_state: int | np.random.RandomState | None = None,
+        accelerator: str = "auto",
+        devices: int = 1,
+        num_nodes: int = 1,
+        precision: str = "32-true",
+    ) -> None:
+        self.n_components = n_components
+        self.beta = beta
+        self.noise = noise
+        self.max_steps = max_steps
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.accelerator = accelerator
+        self.devices = devices
+        self.num_nodes = num_nodes
+        self.precision = precision
+
+    @abstractmethod
+    def _loss(self, model: Autoencoder, x: Tensor, noise: Tensor) -> Tensor:
+        """Return the loss of the first observations of pairs followed by the second ones.
+
+        Args:
+            model: The networks.
+            x: Observations (2B, ...).
+            noise: Standard normal numbers (2B, n), to draw codes with.
+        """
+
+    def fit(
+        self,
+        X: ArrayLike | Tensor | World | PairSource,
+        X_pos: ArrayLike | Tensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: str | os.PathLike[str] | None = None,
+        on_step: Callable[[Step], None] = lambda step: None,
+    ) -> Self:
+        """Train on pairs.
+
+        Args:
+            X: Observations with their positives in ``X_pos``; or a recording; or a world or any
+                pair source.
+            X_pos: The positive of each row of X.
+            groups: For recordings: one session id for each row. Pairs stay within a session.
+            checkpoint: Directory for the state of the run, from which it can be resumed.
+            resume: Such a directory; the run continues from its last intact checkpoint.
+            on_step: Called after every step, for progress displays and logs.
+        """
+        self._check()
+        source = self._as_source(X, X_pos, groups, reset=True)
+        recipe = Recipe(
+            max_steps=self.max_steps,
+            batch_size=self.batch_size,
+            learning_rate=self.learning_rate,
+            warmup=0,
+            patience=self.max_steps,
+            cooldown=0.0,
+        )
+
+        def set_up(seed: int, processes: Processes) -> tuple[Training, PairSource, None]:
+            return self._set_up(source, seed, recipe, processes)
+
+        where = ("random_state", "accelerator", "devices", "num_nodes")
+        parameters = self.get_params(deep=False)
+        run = self._train(
+            set_up,
+            {name: value for name, value in parameters.items() if name not in where},
+            checkpoint=checkpoint,
+            resume=resume,
+            on_step=on_step,
+        )
+        network = run.modules["network"]
+        assert isinstance(network, Autoencoder)
+        self.autoencoder_ = network
+        self.guarantee_ = self.guarantee_for(None)
+        return self
+
+    def guarantee_for(self, world: Any) -> Guarantee:
+        """Return what may be claimed of the codes in any world: nothing, and why."""
+        return Guarantee(None, (), "", "", self._gap)
+
+    def code_module(self) -> nn.Module:
+        check_is_fitted(self, "autoencoder_")
+        return self.autoencoder_.means()
+
+    def decode(self, Z: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Return the observations (N, ...) that codes (N, n_components) stand for."""
+        check_is_fitted(self, "autoencoder_")
+        codes = check_tensor("Z", Z).detach().cpu().numpy()
+        if codes.ndim != 2 or codes.shape[1] != self.n_components:
+            raise ValueError(f"Z must have shape (N, {self.n_components}), got {codes.shape}")
+        return self._map(codes, self.autoencoder_, self.autoencoder_.observe, name="Z")
+
+    def reconstruct(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Return observations decoded from their codes."""
+        return self.decode(self.transform(X))
+
+    def _set_up(
+        self, source: PairSource, seed: int, recipe: Recipe, processes: Processes
+    ) -> tuple[Training, PairSource, None]:
+        generator = Generator().manual_seed(seed)
+        self._set_shape(tuple(Batch.of(source.sample(2, generator)).x.shape[1:]))
+        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
+            torch.manual_seed(seed)
+            model = self._build()
+        if isinstance(model, VectorAutoencoder):
+            model.standardise(Batch.of(source.sample(STANDARDISATION_PAIRS, generator)).x)
+        training = _VariationalTraining(model, recipe, generator, processes=processes)
+        training.loss_function = self._loss
+        training.n_components = self.n_components
+        return training, source, None
+
+    def _fitted(self) -> dict[str, Tensor]:
+        check_is_fitted(self, "autoencoder_")
+        tensors = {f"autoencoder.{k}": v for k, v in self.autoencoder_.state_dict().items()}
+        return tensors | {"history": steps_to_tensor(self.history_)}
+
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        self.history_ = steps_from_tensor(tensors.pop("history"))
+        self.guarantee_ = self.guarantee_for(None)
+        self.autoencoder_ = self._build().eval()
+        self.autoencoder_.load_state_dict(
+            {key.removeprefix("autoencoder."): value for key, value in tensors.items()}
+        )
+
+    def _check(self) -> None:
+        """Check all parameters, before anything is done."""
+        check_integer("n_components", self.n_components, at_least=1)
+        check_real("beta", self.beta, at_least=0)
+        check_real("noise", self.noise, above=0)
+        check_integer("max_steps", self.max_steps, at_least=1)
+        check_integer("batch_size", self.batch_size, at_least=2)
+        check_real("learning_rate", self.learning_rate, above=0)
+
+    def _build(self) -> Autoencoder:
+        if len(self._shape) == 1:
+            return VectorAutoencoder(self.n_components, self._shape[0], self.noise)
+        if len(self._shape) != 3 or self._shape[1:] != (64, 64):
+            raise ValueError(
+                "X must have shape (N, features) or (N, channels, 64, 64), "
+                f"got (N, {', '.join(map(str, self._shape))})"
+            )
+        return ImageAutoencoder(self.n_components, self._shape[0])
+
+
+class _VariationalTraining(Training):
+    """Minimisation of a negative evidence lower bound by Adam at a constant rate."""
+
+    loss_function: Callable[[Any, Tensor, Tensor], Tensor]
+    n_components: int
+
+    def loss(self, batch: Batch) -> Tensor:
+        x = torch.cat([batch.x, batch.x_pos]).float()
+        if isinstance(self.network, ImageAutoencoder):
+            _check_pixels(x)
+        with self.processes.autocast():
+            return self.loss_function(self.network, x, self._noise(len(batch)).to(x.device))
+
+    def _noise(self, pairs: int) -> Tensor:
+        """Draw noise for the pairs of all processes; return that of this process's pairs."""
+        size, rank = self.processes.size, self.processes.rank
+        shape = (2, size, pairs, self.n_components)
+        noise = torch.randn(2 * size * pairs, self.n_components, generator=self.generator)
+        return noise.view(shape)[:, rank].reshape(2 * pairs, self.n_components)
+
+    def _build_optimiser(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.network.parameters(), lr=self.recipe.learning_rate, fused=True)
 
 
 class BetaVAE(VariationalEstimator):
-    r"""The VAE whose divergence has a weight; it does not know of pairs.
+    r"""The VAE whose divergence from the prior has a weight; it does not use pairs.
 
     .. math:: -E_q \log p(x|z) + \beta\, KL(q(z|x) \| N(0, 1))
 
-    Both members of pairs are taken as observations. An array alone is rows in no order, not a
-    recording as for the others. Nothing guarantees that its codes are the factors: without pairs
-    or labels a rotation of them explains the data as well (`locatello2019`).
+    Both members of pairs are taken as observations. An array alone is a set of rows in no order,
+    not a recording as for the others. Nothing guarantees that its codes are the factors: without
+    pairs or labels a rotation of them explains the data as well (`locatello2019`).
 
     Args:
-        n_components: Codes n.
+        n_components: Number of codes n.
         beta: β.
-        noise: For vectors: the decoder's standard deviation, as a share of each column's.
-        max_steps: Optimiser steps.
+        noise: For vectors: standard deviation of the decoder, as a share of each column's.
+        max_steps: Number of optimiser steps.
         batch_size: Half the observations per step: pairs, as in the others.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        devices: Number of devices, or of processes on the CPU, on this machine.
+        num_nodes: Number of machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run the networks in bfloat16.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4))
@@ -50,6 +279,8 @@ class BetaVAE(VariationalEstimator):
         >>> model.transform(x).shape, model.reconstruct(x).shape
         ((100, 2), (100, 4))
     """
+
+    _gap = NO_PAIRS
 
     def _loss(self, model: Autoencoder, x: Tensor, noise: Tensor) -> Tensor:
         return _negative_elbo(model, model.posterior(x), x, noise, self.beta)
@@ -59,11 +290,18 @@ class BetaVAE(VariationalEstimator):
             return super()._as_source(X, X_pos, groups, reset)
         if groups is not None:
             raise ValueError("groups must be None: BetaVAE takes no recordings")
-        return _Singles(self._as_array(X, reset))
+        return _UnrelatedRows(self._as_array(X, reset))
 
 
 class _PairVAE(VariationalEstimator):
-    """A VAE that makes use of pairs; an array alone is a recording."""
+    """A VAE that uses pairs; an array alone is a recording.
+
+    Args:
+        lag: For recordings: largest number of rows between an anchor and its positive, or the
+            smallest and the largest.
+
+    The other arguments are those of :class:`VariationalEstimator`.
+    """
 
     def __init__(
         self,
@@ -76,6 +314,10 @@ class _PairVAE(VariationalEstimator):
         batch_size: int = 32,
         learning_rate: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
+        accelerator: str = "auto",
+        devices: int = 1,
+        num_nodes: int = 1,
+        precision: str = "32-true",
     ) -> None:
         super().__init__(
             n_components,
@@ -85,6 +327,10 @@ class _PairVAE(VariationalEstimator):
             batch_size=batch_size,
             learning_rate=learning_rate,
             random_state=random_state,
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=num_nodes,
+            precision=precision,
         )
         self.lag = lag
 
@@ -100,17 +346,21 @@ class SlowVAE(_PairVAE):
     in full, and says what is counted once and what twice.
 
     Args:
-        n_components: Codes n.
+        n_components: Number of codes n.
         beta: β, the weight of the normal prior.
         gamma: γ, the weight of the transition.
         rate: Rate λ of the Laplace transition.
-        noise: For vectors: the decoder's standard deviation, as a share of each column's.
-        lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
-            and the longest.
-        max_steps: Optimiser steps; the paper has 300 000.
+        noise: For vectors: standard deviation of the decoder, as a share of each column's.
+        lag: For recordings: largest number of rows between an anchor and its positive, or the
+            smallest and the largest.
+        max_steps: Number of optimiser steps; the paper has 300 000.
         batch_size: Pairs per step; twice as many observations.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        devices: Number of devices, or of processes on the CPU, on this machine.
+        num_nodes: Number of machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run the networks in bfloat16.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4)).cumsum(0)
@@ -131,6 +381,10 @@ class SlowVAE(_PairVAE):
         batch_size: int = 32,
         learning_rate: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
+        accelerator: str = "auto",
+        devices: int = 1,
+        num_nodes: int = 1,
+        precision: str = "32-true",
     ) -> None:
         super().__init__(
             n_components,
@@ -141,6 +395,10 @@ class SlowVAE(_PairVAE):
             batch_size=batch_size,
             learning_rate=learning_rate,
             random_state=random_state,
+            accelerator=accelerator,
+            devices=devices,
+            num_nodes=num_nodes,
+            precision=precision,
         )
         self.gamma = gamma
         self.rate = rate
@@ -158,7 +416,7 @@ class SlowVAE(_PairVAE):
 
 
 class _AdaptiveVAE(_PairVAE):
-    """A VAE that finds out for each pair which dimensions it shares, and averages those."""
+    """A VAE that infers for each pair which dimensions it shares, and averages those."""
 
     def _check(self) -> None:
         super()._check()
@@ -170,30 +428,34 @@ class _AdaptiveVAE(_PairVAE):
 
     @abstractmethod
     def _shared(self, first: Posterior, second: Posterior) -> Posterior:
-        """The posteriors (2B, n) of both frames, with common dimensions averaged."""
+        """Return the posteriors (2B, n) of both frames, with shared dimensions averaged."""
 
 
 class AdaGVAE(_AdaptiveVAE):
-    r"""The VAE that averages what a pair shares: means, and variances (`locatello2020`).
+    r"""The VAE that averages the shared dimensions of a pair: means and variances.
 
     .. math:: \tfrac12 \sum_{x_k \in (x, x')}
         -E_{\tilde q_k} \log p(x_k|z) + \beta\, KL(\tilde q_k \| N(0, 1))
 
     with :math:`\tilde q_k` the posterior in which the dimensions that the frames share are replaced
-    by their average. Shared are those whose :math:`\delta_i = 2 KL(q_i \| q'_i)` lies below the
-    middle of the least and the greatest. The sum has a ½ so that it is a β-VAE's loss where nothing
-    is shared.
+    by their average (`locatello2020`). Shared are those whose :math:`\delta_i = 2 KL(q_i \| q'_i)`
+    lies below the middle of the least and the greatest. The sum has a ½ so that it is a β-VAE's
+    loss where nothing is shared.
 
     Args:
-        n_components: Codes n, at least 2.
+        n_components: Number of codes n, at least 2.
         beta: β.
-        noise: For vectors: the decoder's standard deviation, as a share of each column's.
-        lag: For recordings: how many rows apart a moment and its positive may be, or the shortest
-            and the longest.
-        max_steps: Optimiser steps.
+        noise: For vectors: standard deviation of the decoder, as a share of each column's.
+        lag: For recordings: largest number of rows between an anchor and its positive, or the
+            smallest and the largest.
+        max_steps: Number of optimiser steps.
         batch_size: Pairs per step; twice as many observations.
         learning_rate: Adam's rate.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        devices: Number of devices, or of processes on the CPU, on this machine.
+        num_nodes: Number of machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run the networks in bfloat16.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4)).cumsum(0)
@@ -206,10 +468,11 @@ class AdaGVAE(_AdaptiveVAE):
 
 
 class AdaMLVAE(_AdaptiveVAE):
-    r"""Like :class:`AdaGVAE`, but shared dimensions get the product of both posteriors.
+    r"""Like :class:`AdaGVAE`, with the product of both posteriors in shared dimensions.
 
-    The product is taken under a root, so that its variance is the harmonic mean of both variances;
-    see :func:`isolatent.baselines.elbo.product_posterior`. Arguments are those of AdaGVAE.
+    The square root of the product is taken, so that its variance is the harmonic mean of both
+    variances; see :func:`isolatent.baselines.elbo.product_posterior`. Arguments are those of
+    :class:`AdaGVAE`.
 
     Example:
         >>> x = np.random.default_rng(0).normal(size=(100, 4)).cumsum(0)
@@ -221,8 +484,8 @@ class AdaMLVAE(_AdaptiveVAE):
         return share(first, second, product_posterior)
 
 
-class _Singles:
-    """Observations two by two that have nothing to do with each other."""
+class _UnrelatedRows:
+    """Observations in pairs of unrelated rows."""
 
     def __init__(self, x: np.ndarray[Any, Any]) -> None:
         self._rows = ArrayPairs(x, x)
@@ -235,6 +498,12 @@ class _Singles:
 def _negative_elbo(
     model: Autoencoder, q: Posterior, x: Tensor, noise: Tensor, beta: float
 ) -> Tensor:
-    """Reconstruction error and β times the divergence, averaged over observations."""
+    """Return reconstruction error and β times the divergence, averaged over observations."""
     error = model.error(q.sample(noise), x)
     return (error + beta * kl_to_standard_normal(q)).mean()
+
+
+def _check_pixels(x: Tensor) -> None:
+    low, high = (float(bound) for bound in x.aminmax())
+    if not 0 <= low <= high <= 1:
+        raise ValueError(f"X must hold pixels in [0, 1], got some in [{low:g}, {high:g}]")

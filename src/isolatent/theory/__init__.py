@@ -9,6 +9,7 @@ from isolatent.theory.beliefs import (
     SPACES,
     Beliefs,
     Uncovered,
+    count_factors,
 )
 from isolatent.theory.guarantee import Guarantee, derive_guarantee, weight_blocks
 from isolatent.theory.invariances import INVARIANCES
@@ -26,6 +27,7 @@ __all__ = [
     "Beliefs",
     "Guarantee",
     "Uncovered",
+    "count_factors",
     "derive_guarantee",
     "weight_blocks",
 ]

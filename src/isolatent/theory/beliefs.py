@@ -29,7 +29,16 @@ from isolatent.worlds import (
     World,
 )
 
-__all__ = ["CONDITIONALS", "HEADS", "MARGINALS", "POTENTIALS", "SPACES", "Beliefs", "Uncovered"]
+__all__ = [
+    "CONDITIONALS",
+    "HEADS",
+    "MARGINALS",
+    "POTENTIALS",
+    "SPACES",
+    "Beliefs",
+    "Uncovered",
+    "count_factors",
+]
 
 SPACES = ("sphere", "box", "euclidean", "cubegrid", "hollowball")
 MARGINALS = ("uniform", "normal", "unknown")
@@ -161,11 +170,17 @@ class Beliefs:
             marginal = "uniform"
         elif type(world.marginal) is Normal:
             marginal = "normal"
-        return cls(space, marginal, **_conditional_of(world.conditional, space, world.space.n))
+        ways = getattr(source, "conditionals", None) or (world.conditional,)
+        found = [_conditional_of(way, space, world.space.n) for way in ways]
+        if any(way != found[0] for way in found):
+            if {way["conditional"] for way in found} == {"anisotropic"}:
+                return cls(space, marginal, "anisotropic")
+            return cls(space, marginal, Uncovered(" or ".join(map(repr, ways))))
+        return cls(space, marginal, **found[0])
 
     @property
     def exponent(self) -> float | None:
-        r"""The p of a density :math:`\propto e^{-\lambda \sum_k |z'_k - z_k|^p}`; None otherwise."""
+        r"""Exponent p of a density :math:`\propto e^{-\lambda \sum_k |z'_k - z_k|^p}`, or None."""
         return self.p if self.conditional == "gennorm" else EXPONENTS.get(str(self.conditional))
 
     @property
@@ -203,6 +218,12 @@ class Beliefs:
         if loss not in ("nce", "scl", "nwj"):
             return "none"
         return "constant" if self.conditional == "vmf" else "learned"
+
+
+def count_factors(world: Any) -> int:
+    """Return the number of factors of a world, or of the world of a pair source."""
+    world = getattr(world, "world", world)
+    return int(world.n_factors if isinstance(world, FactorWorld) else world.n_latents)
 
 
 def _check_name(name: str, value: Any, allowed: tuple[str, ...]) -> str:

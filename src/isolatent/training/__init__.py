@@ -1,23 +1,25 @@
-"""From pairs to a fitted encoder: recipe, loop, progress and the estimator."""
+"""From pairs to a fitted encoder: recipe, engine, progress and the estimator."""
 
 from isolatent.training.checkpoints import Checkpoints, DamagedFileError
+from isolatent.training.contrastive import ContrastiveTraining
 from isolatent.training.devices import connect
-from isolatent.training.engine import Training, fit_encoder
+from isolatent.training.engine import Training, train
 from isolatent.training.estimator import ContrastiveICA
-from isolatent.training.logs import CsvLog
-from isolatent.training.progress import ProgressDisplay
+from isolatent.training.network_estimator import NetworkEstimator
+from isolatent.training.progress import CsvLog, ProgressDisplay, Step
 from isolatent.training.recipe import Recipe
-from isolatent.training.steps import Step
 
 __all__ = [
     "Checkpoints",
     "ContrastiveICA",
+    "ContrastiveTraining",
     "CsvLog",
     "DamagedFileError",
+    "NetworkEstimator",
     "ProgressDisplay",
     "Recipe",
     "Step",
     "Training",
     "connect",
-    "fit_encoder",
+    "train",
 ]

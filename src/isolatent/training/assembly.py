@@ -45,6 +45,7 @@ __all__ = [
     "build_saturated_loss",
     "guarantee_of",
     "head_of",
+    "learned_weights",
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
@@ -156,6 +157,7 @@ def guarantee_of(
     loss: nn.Module,
     *,
     head: str | None = None,
+    weights: list[float] | None = None,
     n_components: int,
     n_features: int | None = None,
     n_factors: int | None = None,
@@ -164,8 +166,9 @@ def guarantee_of(
 
     Args:
         beliefs: What is believed about the world.
-        loss: The loss module; its similarity, potentials and weights are read.
+        loss: The loss module; its similarity and potentials are read.
         head: The output head, by default the one that the beliefs ask for.
+        weights: Learned weights of the similarity, see :func:`learned_weights`.
         n_components: Number of codes.
         n_features: Number of observed dimensions, where it is known.
         n_factors: Number of factors, where it is known.
@@ -176,9 +179,6 @@ def guarantee_of(
     if name is None or not uniform or not isinstance(member, ContrastiveLoss):
         return Guarantee(None, (), "linear_r2", "", f"no theorem is known for the loss {loss!r}")
     similarity, p = _similarity_traits(member.similarity)
-    weights = None
-    if similarity == "weighted" and not isinstance(loss, Ensemble):
-        weights = member.similarity.coordinate_weights(n_components).detach().tolist()
     return derive_guarantee(
         beliefs,
         similarity=similarity,
@@ -191,6 +191,15 @@ def guarantee_of(
         n_features=n_features,
         n_factors=n_factors,
     )
+
+
+def learned_weights(loss: nn.Module, n_components: int) -> list[float] | None:
+    """Return the learned weights of a loss, one per code; None if it has no such weights."""
+    similarity = getattr(loss, "similarity", None)
+    if not isinstance(similarity, Similarity) or _similarity_traits(similarity)[0] != "weighted":
+        return None
+    weights: list[float] = similarity.coordinate_weights(n_components).detach().tolist()
+    return weights
 
 
 def head_of(encoder: nn.Module, codes: Tensor) -> str:

@@ -1,4 +1,4 @@
-"""Checkpoints: numbers in safetensors, the rest in JSON, all of it or nothing, never pickled."""
+"""Checkpoints: tensors in safetensors, the rest in JSON, written atomically, never pickled."""
 
 from __future__ import annotations
 
@@ -20,54 +20,55 @@ from torch import Tensor
 from isolatent.checks import IsolatentWarning, check_integer
 from isolatent.files import PARTIAL_SUFFIX, digest_json, write_bytes
 
-__all__ = ["FORMAT", "Checkpoints", "DamagedFileError", "read_pair", "write_pair"]
+__all__ = ["Checkpoints", "DamagedFileError", "SavedState", "read_pair", "write_pair"]
 
 NAME = re.compile(r"step-([0-9]{8,})\.(json|safetensors)")
 PARTIAL = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]+{re.escape(PARTIAL_SUFFIX)}")
-FORMAT = 1  # of the files; a reader refuses what is newer than it
+FORMAT = 1  # version of the files; newer ones are refused
 
 
 class DamagedFileError(ValueError):
-    """A file that is cut short, was changed, or is not ours."""
+    """Raised for a file that is truncated, was changed, or is not a file of isolatent."""
 
 
 def write_pair(stem: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     """Write ``stem.safetensors`` and ``stem.json``, both or neither.
 
-    The JSON holds the checksums of both. A new pair is there once its JSON is, which comes last.
-    Where a pair is replaced, a JSON that fits the old tensors and the new ones comes first. So a
-    kill at any moment leaves the earlier pair or the new one. ``record`` must be plain data.
+    The JSON holds the checksums of both files and is written last; a new pair exists once its JSON
+    does. Where a pair is replaced, a JSON that fits both the old and the new tensors is written
+    first, so that a kill at any moment leaves either the old pair or the new one. ``record`` must
+    be plain data.
     """
-    described, numbers = _paths(stem)
+    json_path, tensor_path = _paths(stem)
     data = encode_tensors({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
     body = {"format": FORMAT, "tensors": hashlib.sha256(data).hexdigest(), "record": record}
-    text = _text(body)  # before anything is written: it may hold what JSON cannot
-    if described.is_file() and numbers.is_file():
+    text = _signed(body)  # before anything is written: it may hold what JSON cannot
+    if json_path.is_file() and tensor_path.is_file():
         with suppress(DamagedFileError):
-            old = _read_json(described)
-            write_bytes(described, _text({**body, "before": [old["tensors"], old["record"]]}))
-    write_bytes(numbers, data)
-    write_bytes(described, text)
+            old = _read_json(json_path)
+            write_bytes(json_path, _signed({**body, "before": [old["tensors"], old["record"]]}))
+    write_bytes(tensor_path, data)
+    write_bytes(json_path, text)
 
 
 def read_pair(stem: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what :func:`write_pair` wrote, or raise :class:`DamagedFileError` naming the file."""
-    described, numbers = _paths(stem)
-    for path in (described, numbers):
+    json_path, tensor_path = _paths(stem)
+    for path in (json_path, tensor_path):
         if not path.is_file():
             raise FileNotFoundError(f"{path} does not exist")
-    body = _read_json(described)
-    data = numbers.read_bytes()
+    body = _read_json(json_path)
+    data = tensor_path.read_bytes()
     digest = hashlib.sha256(data).hexdigest()
     records = dict(
         [(body["tensors"], body["record"]), *([body["before"]] if "before" in body else [])]
     )
     if digest not in records:
-        raise DamagedFileError(f"{numbers} is cut short or was changed: its checksum is wrong")
+        raise DamagedFileError(f"{tensor_path} is truncated or was changed: its checksum is wrong")
     try:
         return decode_tensors(data), records[digest]
     except SafetensorError as error:
-        raise DamagedFileError(f"{numbers} is not a safetensors file: {error}") from error
+        raise DamagedFileError(f"{tensor_path} is not a safetensors file: {error}") from error
 
 
 def _paths(stem: Path) -> tuple[Path, Path]:
@@ -75,7 +76,7 @@ def _paths(stem: Path) -> tuple[Path, Path]:
 
 
 def _read_json(path: Path) -> dict[str, Any]:
-    """What a JSON of ours holds, checked."""
+    """Return the contents of a JSON file of isolatent, checked."""
     try:
         body: dict[str, Any] = json.loads(path.read_bytes())
         checksum = body.pop("checksum")
@@ -83,7 +84,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         body["tensors"], body["record"]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise DamagedFileError(
-            f"{path} is cut short or not a file of isolatent: {error!r}"
+            f"{path} is truncated or not a file of isolatent: {error!r}"
         ) from error
     if not isinstance(known, int) or known > FORMAT:
         raise DamagedFileError(
@@ -94,13 +95,13 @@ def _read_json(path: Path) -> dict[str, Any]:
     return body
 
 
-def _text(body: Mapping[str, Any]) -> bytes:
+def _signed(body: Mapping[str, Any]) -> bytes:
     signed = {**body, "checksum": digest_json(body)}
     return json.dumps(signed, indent=1, allow_nan=False).encode() + b"\n"
 
 
-class Saved(NamedTuple):
-    """A checkpoint that was read."""
+class SavedState(NamedTuple):
+    """A checkpoint that was read: the step, tensors and plain data."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -111,9 +112,8 @@ class Checkpoints:
     """The checkpoints of one run in a directory, ``step-00001200.json`` and its tensors.
 
     Args:
-        directory: Where they are; made when the first is written.
-        keep: How many of the latest to keep. One more than the last, so that there is a good one
-            if the last is damaged.
+        directory: Where they are; created when the first is written.
+        keep: How many of the latest to keep. With two, one is left if the last is damaged.
     """
 
     def __init__(self, directory: str | os.PathLike[str], keep: int = 2) -> None:
@@ -121,7 +121,7 @@ class Checkpoints:
         self.keep = check_integer("keep", keep, at_least=1)
 
     def write(self, step: int, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-        """Write the checkpoint of a step, then remove the old ones."""
+        """Write the checkpoint of a step, then remove old ones."""
         self.directory.mkdir(parents=True, exist_ok=True)
         write_pair(self._stem(step), tensors, record)
         for old in self.steps()[: -self.keep]:
@@ -129,12 +129,12 @@ class Checkpoints:
         self._remove_leftovers()
 
     def steps(self) -> list[int]:
-        """The steps of which there is a checkpoint, in order."""
+        """Return the steps that have a checkpoint, in order."""
         names = (NAME.fullmatch(path.name) for path in self.directory.glob("step-*.json"))
         return sorted(int(name[1]) for name in names if name is not None and name[2] == "json")
 
-    def latest(self) -> Saved:
-        """The last good checkpoint; damaged ones are skipped with a warning that names the file."""
+    def latest(self) -> SavedState:
+        """Return the last intact checkpoint; warn of damaged ones by file name."""
         if not self.directory.is_dir():
             raise FileNotFoundError(f"{self.directory} holds no checkpoint: it does not exist")
         damaged = ""
@@ -146,23 +146,23 @@ class Checkpoints:
                 continue
             if damaged:
                 warnings.warn(
-                    f"{damaged}; going on from the checkpoint of step {step} instead",
+                    f"{damaged}; continuing from the checkpoint of step {step} instead",
                     IsolatentWarning,
                     stacklevel=2,
                 )
-            return Saved(step, tensors, record)
+            return SavedState(step, tensors, record)
         if damaged:
-            raise DamagedFileError(f"{damaged}; {self.directory} holds no other good checkpoint")
+            raise DamagedFileError(f"{damaged}; {self.directory} holds no other intact checkpoint")
         raise FileNotFoundError(f"{self.directory} holds no checkpoint")
 
     def clear(self) -> None:
-        """Remove all checkpoints, also what a kill left of them, and nothing else."""
+        """Remove all checkpoints and the temporary files of killed runs, and nothing else."""
         for step in self.steps():
             self._remove(step)
         self._remove_leftovers()
 
     def _remove_leftovers(self) -> None:
-        """Remove what runs that were killed while writing left behind."""
+        """Remove the temporary files of runs that were killed while writing."""
         kept = set(self.steps())
         for path in self.directory.glob("*step-*"):
             name = NAME.fullmatch(path.name)
@@ -173,6 +173,6 @@ class Checkpoints:
         return self.directory / f"step-{step:08d}"
 
     def _remove(self, step: int) -> None:
-        stem = self._stem(step)  # the JSON first: without it the tensors do not count
+        stem = self._stem(step)  # the JSON first: without it the tensors are no checkpoint
         for end in (".json", ".safetensors"):
             stem.with_name(stem.name + end).unlink(missing_ok=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
@@ -21,7 +21,7 @@ from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import build_encoder, build_loss, build_saturated_loss
 from isolatent.training.devices import Processes
-from isolatent.training.engine import Training
+from isolatent.training.engine import Training, WeightAverage
 from isolatent.training.recipe import Recipe
 
 __all__ = ["ContrastiveTraining", "Setup", "hold_out", "set_up"]
@@ -64,9 +64,7 @@ class ContrastiveTraining(Training):
         saturated_loss: nn.Module | None = None,
         processes: Processes | None = None,
     ) -> None:
-        super().__init__(
-            encoder, recipe, generator, modules={"loss": loss}, processes=processes
-        )
+        super().__init__(encoder, recipe, generator, modules={"loss": loss}, processes=processes)
         self.saturated_loss = (
             None if saturated_loss is None else saturated_loss.to(self.processes.device)
         )
@@ -142,7 +140,7 @@ class ContrastiveTraining(Training):
             best["loss"].gather = False
         return best
 
-    def _weight_average(self) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor], None]:
+    def _weight_average(self) -> WeightAverage:
         return partial(_average_weights, share=self.recipe.averaging)
 
     def _loss_of(self, codes: Batch) -> Tensor:
@@ -156,7 +154,7 @@ class ContrastiveTraining(Training):
         return value
 
     def _encode(self, batch: Batch) -> Batch:
-        """Return the codes of a batch; activations of chunks are recomputed in the backward pass."""
+        """Return the codes of a batch; in chunks, activations are recomputed backwards."""
         parts = [batch.x, batch.x_pos]
         shape: tuple[int, ...] = ()
         if batch.negatives is not None:
@@ -246,9 +244,7 @@ def set_up(
         raise ValueError("X_pos must differ from X: pairs of equal observations tell nothing")
     saturated = None
     if isinstance(loss, str) and isinstance(encoder, str):
-        saturated = build_saturated_loss(
-            loss, beliefs, n_components, potentials, recipe.batch_size
-        )
+        saturated = build_saturated_loss(loss, beliefs, n_components, potentials, recipe.batch_size)
     training = ContrastiveTraining(network, objective, recipe, generator, saturated, processes)
     _check_batch(first, training)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
@@ -278,11 +274,11 @@ def _check_batch(batch: Batch, training: ContrastiveTraining) -> None:
         raise ValueError(f"loss must take negatives=, which these pairs carry, got {loss!r}")
     if isinstance(loss, Ensemble) and batch.tags is None:
         raise ValueError("X must be a pair source with tags for an Ensemble: one loss for each tag")
-    if isinstance(loss, ContrastiveLoss) and loss.negatives_from == "given":
-        if batch.negatives is None:
-            raise ValueError(
-                "X must be a pair source with negatives for a loss with negatives_from='given'"
-            )
+    given = isinstance(loss, ContrastiveLoss) and loss.negatives_from == "given"
+    if given and batch.negatives is None:
+        raise ValueError(
+            "X must be a pair source with negatives for a loss with negatives_from='given'"
+        )
 
 
 def _training_dtype(x: Tensor) -> torch.dtype:
@@ -294,7 +290,7 @@ def _training_dtype(x: Tensor) -> torch.dtype:
 
 
 def _average_weights(
-    averaged: Sequence[Tensor], current: Sequence[Tensor], done: Tensor, share: float
+    averaged: Sequence[Tensor], current: Sequence[Tensor], done: Tensor | int, share: float
 ) -> None:
     """Update an exponential average over a share of the steps so far."""
     memory = max(MIN_AVERAGING_STEPS, share * float(done))

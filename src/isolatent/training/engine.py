@@ -7,11 +7,11 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,10 +25,13 @@ from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe
 from isolatent.training.schedule import Schedule
 
-__all__ = ["Training", "train"]
+__all__ = ["Training", "WeightAverage", "train"]
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LOG_PARAMETERS = ("log_scale", "log_weights", "log_radius", "log_bound")
+
+Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
+WeightAverage: TypeAlias = Callable[[Tensors, Tensors, Tensor | int], None]
 
 
 class Training(ABC):
@@ -90,7 +93,7 @@ class Training(ABC):
         """Return what else a checkpoint must hold, as plain data."""
         return {}
 
-    def set_state(self, state: Mapping[str, Any]) -> None:
+    def set_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027  # optional
         """Restore what :meth:`state` returned."""
 
     def chance_loss(self) -> float | None:
@@ -101,7 +104,7 @@ class Training(ABC):
         """Return the learned scale of the similarity, if there is one."""
         return None
 
-    def after_step(self, loss: float) -> None:
+    def after_step(self, loss: float) -> None:  # noqa: B027  # optional
         """React to the loss of a step, once the step is done."""
 
     def _build_optimiser(self) -> torch.optim.Optimizer:
@@ -117,7 +120,7 @@ class Training(ABC):
         ]
         return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.99), fused=True)
 
-    def _weight_average(self) -> Callable[[Sequence[Tensor], Sequence[Tensor], Tensor], None] | None:
+    def _weight_average(self) -> WeightAverage | None:
         """Return the function that updates averaged weights, or None for no average."""
         return None
 
@@ -277,9 +280,7 @@ def train(
                 missed = training.measure(held_out)
                 score = quality(training.measured_network) if quality is not None else None
             information = None if chance is None else chance - loss
-            step = Step(
-                number, schedule.total, loss, information, training.scale(), score, missed
-            )
+            step = Step(number, schedule.total, loss, information, training.scale(), score, missed)
             training.history.append(step)
             try:
                 on_step(step)

@@ -1,4 +1,4 @@
-"""Reading what estimators are given: arrays, recordings, pairs, worlds and pair sources."""
+"""Read the data arguments of estimators: arrays, recordings, pairs, worlds and pair sources."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from isolatent.datasets import FactorWorld
+from isolatent.encoders.chunks import chunk_slices, encode_chunks
 from isolatent.pairs import (
     ArrayPairs,
     PairSource,
@@ -21,16 +22,13 @@ from isolatent.pairs import (
     check_rows_finite,
     release_pages,
 )
-from isolatent.training.assembly import dtype_of
 from isolatent.worlds import World
 
-__all__ = ["TakesObservations", "is_source"]
-
-PART = 8192  # observations that are mapped at a time
+__all__ = ["ObservationsMixin", "is_source"]
 
 
-class TakesObservations:
-    """What every estimator here does with its arguments X and X_pos.
+class ObservationsMixin:
+    """Validation of X and X_pos, for all estimators.
 
     Attributes:
         n_features_in_: Number of observed dimensions.
@@ -56,7 +54,7 @@ class TakesObservations:
         return tags
 
     def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
-        """X as an array (N, ...) of real numbers; memory maps stay on the disk."""
+        """Return X as an array (N, ...) of real numbers; memory maps stay on disk."""
         if isinstance(X, FactorWorld):
             raise TypeError(
                 f"X must be observations or, to fit, pairs of them, such as "
@@ -110,28 +108,31 @@ class TakesObservations:
     def _map(
         self,
         array: np.ndarray[Any, Any],
-        function: Callable[[Tensor], Tensor],
         module: nn.Module,
+        function: Callable[[Tensor], Tensor] | None = None,
         name: str = "X",
     ) -> np.ndarray[Any, Any]:
-        """What a function makes of the rows of an array, in parts and in the array's precision.
+        """Apply a module to the rows of an array, in chunks and in the precision of the array.
 
-        The parts come in the dtype and on the device of ``module``.
+        Args:
+            array: The rows; a memory map is read chunk by chunk.
+            module: The module whose device and precision rows are converted to.
+            function: What to apply, by default the module itself.
+            name: Name of the argument, for messages.
         """
-        dtype, device = dtype_of(module), next(module.parameters()).device
         mapped: list[np.ndarray[Any, Any]] = []
-        for start in range(0, len(array), PART):
-            part = np.array(array[start : start + PART])
-            check_rows_finite(name, part, np.arange(start, start + len(part)))
-            x = torch.from_numpy(part.astype(_float_like(part), copy=False)).to(device, dtype)
-            with torch.no_grad():
-                mapped.append(function(x).cpu().numpy().astype(_float_like(array), copy=False))
+        for rows in chunk_slices(len(array), math.prod(array.shape[1:])):
+            chunk = np.array(array[rows])
+            check_rows_finite(name, chunk, np.arange(rows.start, rows.stop))
+            x = torch.from_numpy(chunk.astype(_float_like(chunk), copy=False))
+            codes = encode_chunks(module, x, function).cpu().numpy()
+            mapped.append(codes.astype(_float_like(array), copy=False))
             release_pages(array)
         return np.concatenate(mapped)
 
 
 def is_source(X: Any) -> bool:
-    """Whether X gives pairs by itself; a data frame has a method ``sample``, too."""
+    """Return whether X is a world or a pair source; a data frame has a method ``sample``, too."""
     return isinstance(X, World | PairSource) and not hasattr(X, "__array__")
 
 

@@ -19,7 +19,7 @@ class Recipe:
     choice.
 
     Args:
-        max_steps: Largest number of optimiser steps; early stopping ends a run that no longer gains.
+        max_steps: Largest number of optimiser steps; early stopping may end a run sooner.
         batch_size: Pairs per step; the negatives of a pair are the other pairs of its batch.
         learning_rate: Peak learning rate η.
         scale_rate: Learning rate of scales, weights, radii and bounds, which are stored as

@@ -1,121 +1,128 @@
-"""Saving fitted models, and reading them."""
+"""Save fitted estimators, and load them: tensors in safetensors, the rest in JSON."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from copy import deepcopy
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self
 
 import numpy as np
-import torch
-from torch import nn
+from torch import Tensor, nn
 
 from isolatent.files import to_plain
-from isolatent.theory import Guarantee
-from isolatent.training.assembly import Beliefs, build_encoder, build_loss, dtype_of
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
 from isolatent.training.recipe import Recipe
-from isolatent.training.steps import steps_from_tensor, steps_to_tensor
 
-if TYPE_CHECKING:
-    from isolatent.training.estimator import ContrastiveICA
+__all__ = ["Stored"]
 
-__all__ = ["check_kind", "load_model", "make_directory", "save_model"]
-
-Model = TypeVar("Model", bound="ContrastiveICA")
-OWN = "(a module of your own)"  # stands in model.json for code, which is not saved
+USER_MODULE = "(a module of your own)"  # stands in model.json for code, which is not saved
 
 
-def save_model(model: ContrastiveICA, directory: Path, overwrite: bool) -> None:
-    """Write ``model.safetensors`` and ``model.json`` into the directory."""
-    make_directory(directory, overwrite)
-    parameters = model.get_params(deep=False)
-    recipe = parameters.pop("recipe")
-    seed = parameters.pop("random_state")
-    lag = parameters.pop("lag")
-    names = getattr(model, "feature_names_in_", None)
-    record = {
-        "parameters": {k: OWN if isinstance(v, nn.Module) else v for k, v in parameters.items()},
-        "recipe": None if recipe is None else recipe.to_dict(),
-        "random_state": seed if isinstance(seed, Integral) else None,  # no stream can be repeated
-        "lag": lag,
-        "guarantee": model.guarantee_.to_dict(),
-        "shape": list(model._shape),
-        "dtype": str(dtype_of(model.encoder_)).removeprefix("torch."),
-        "feature_names_in": None if names is None else [str(name) for name in names],
-    }
-    tensors = {f"encoder.{k}": v.clone() for k, v in model.encoder_.state_dict().items()}
-    tensors |= {f"loss.{k}": v.clone() for k, v in model.loss_.state_dict().items()}
-    tensors["history"] = steps_to_tensor(model.history_)
-    write_pair(directory / "model", tensors, to_plain(record))
+class Stored(ABC):
+    """An estimator that consists of its parameters, the shape of its observations, and tensors."""
 
+    random_state: int | np.random.RandomState | None
+    feature_names_in_: Any
+    _shape: tuple[int, ...]
 
-def make_directory(directory: Path, overwrite: bool) -> None:
-    """Make room for a model, and refuse to replace one unless asked to."""
-    if directory.exists() and not directory.is_dir():
-        raise NotADirectoryError(f"directory must be a directory, but {directory} is a file")
-    if (directory / "model.json").exists() and not overwrite:
-        raise FileExistsError(f"directory: {directory} holds a model; pass overwrite=True")
-    directory.mkdir(parents=True, exist_ok=True)
+    @abstractmethod
+    def _fitted(self) -> dict[str, Tensor]:
+        """Return the fitted tensors by name; raise NotFittedError if there are none."""
 
+    @abstractmethod
+    def _restore(self, tensors: dict[str, Tensor]) -> None:
+        """Restore the tensors that :meth:`_fitted` returned; the shape is known.
 
-def check_kind(expected: str, record: dict[str, Any], directory: str | os.PathLike[str]) -> None:
-    """Raise ValueError if a record that was read is that of another estimator."""
-    kind = record.get("estimator", "ContrastiveICA")  # whose files do not say what they are
-    if kind != expected:
-        raise ValueError(f"directory must hold a {expected}, but {directory} has a {kind}")
+        KeyError and RuntimeError, which torch raises, mean that the tensors do not fit.
+        """
 
+    def _record(self) -> dict[str, Any]:
+        """Return what else to save, as plain data."""
+        return {}
 
-def load_model(
-    kind: Callable[..., Model], directory: Path, encoder: nn.Module | None, loss: nn.Module | None
-) -> Model:
-    """Read what :func:`save_model` wrote."""
-    tensors, record = read_pair(directory / "model")
-    check_kind("ContrastiveICA", record, directory)  # subclasses are saved under that name, too
-    parameters: dict[str, Any] = record["parameters"]
-    for name, module in (("encoder", encoder), ("loss", loss)):
-        if (parameters[name] == OWN) != (module is not None):
-            needed = "must be given: the model was fitted with a module of your own, and code is "
+    def _restore_record(self, record: Mapping[str, Any]) -> None:  # noqa: B027  # optional
+        """Restore what :meth:`_record` returned, before the tensors are restored."""
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Write ``model.safetensors`` and ``model.json``; other files in the directory stay."""
+        tensors = self._fitted()
+        path = Path(directory)
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(f"directory must be a directory, but {path} is a file")
+        if (path / "model.json").exists() and not overwrite:
+            raise FileExistsError(f"directory: {path} holds a model; pass overwrite=True")
+        path.mkdir(parents=True, exist_ok=True)
+        parameters: dict[str, Any] = self.get_params(deep=False)  # type: ignore[attr-defined]
+        if not isinstance(self.random_state, Integral):
+            parameters["random_state"] = None  # a generator's stream cannot be repeated
+        names = getattr(self, "feature_names_in_", None)
+        record = {
+            "estimator": _estimator_name(type(self)),
+            "parameters": {name: _saved(value) for name, value in parameters.items()},
+            "shape": self._shape,
+            "feature_names_in": None if names is None else [str(name) for name in names],
+            **self._record(),
+        }
+        write_pair(path / "model", {k: t.clone() for k, t in tensors.items()}, to_plain(record))
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike[str]) -> Self:
+        """Read what :meth:`save` wrote."""
+        return cls._load(Path(directory), {})
+
+    @classmethod
+    def _load(cls, directory: Path, modules: Mapping[str, nn.Module | None]) -> Self:
+        """Read a model, with the user's own modules in place of the parameters they are for."""
+        tensors, record = read_pair(directory / "model")
+        if record["estimator"] != _estimator_name(cls):
             raise ValueError(
-                f"{name} {needed}not saved"
-                if module is None
-                else f"{name} must be None: the model was fitted with {parameters[name]!r}"
+                f"directory must hold a {_estimator_name(cls)}, but {directory} has a "
+                f"{record['estimator']}"
             )
-        if module is not None:
-            parameters[name] = module
-    recipe, lag = record["recipe"], record["lag"]
-    model = kind(
-        **parameters,
-        recipe=None if recipe is None else Recipe(**recipe),
-        random_state=record["random_state"],
-        lag=tuple(lag) if isinstance(lag, list) else lag,
-    )
-    beliefs = Beliefs(model)
-    shape = tuple(record["shape"])
-    made: Any = encoder
-    if isinstance(model.encoder, str):
-        made = build_encoder(model.encoder, shape, beliefs)
-        made.to(getattr(torch, record["dtype"]))
-    model.encoder_ = deepcopy(made).eval()
-    model.loss_ = (
-        build_loss(model.loss, beliefs) if isinstance(model.loss, str) else deepcopy(model.loss)
-    )
-    for name, part in (("encoder", model.encoder_), ("loss", model.loss_)):
-        prefix = f"{name}."
-        state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+        parameters: dict[str, Any] = record["parameters"]
+        for name, module in modules.items():
+            _check_module(name, parameters[name], module)
+            if module is not None:
+                parameters[name] = module
+        model = cls(**{name: _loaded(name, value) for name, value in parameters.items()})
+        model._set_shape(tuple(record["shape"]))  # type: ignore[attr-defined]
+        if record["feature_names_in"] is not None:
+            model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
+        model._restore_record(record)
         try:
-            part.load_state_dict(state)
-        except RuntimeError as error:
+            model._restore(tensors)
+        except (KeyError, RuntimeError) as error:
             raise DamagedFileError(
-                f"{directory / 'model.safetensors'} does not fit the {name}: {error}"
+                f"{directory / 'model.safetensors'} does not fit the {cls.__name__}: {error}"
             ) from error
-    model.history_ = steps_from_tensor(tensors["history"])
-    model.guarantee_ = Guarantee.from_dict(record["guarantee"])
-    model._shape = shape
-    model.n_features_in_ = int(np.prod(shape))
-    if record["feature_names_in"] is not None:
-        model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
-    return model
+        return model
+
+
+def _estimator_name(kind: type) -> str:
+    """Return the name of the library's class that an estimator is, or is derived from."""
+    return next(k.__name__ for k in kind.__mro__ if k.__module__.startswith("isolatent."))
+
+
+def _saved(value: Any) -> Any:
+    if isinstance(value, nn.Module):
+        return USER_MODULE
+    return value.to_dict() if isinstance(value, Recipe) else value
+
+
+def _loaded(name: str, value: Any) -> Any:
+    if name == "recipe" and isinstance(value, dict):
+        return Recipe(**value)
+    return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+
+
+def _check_module(name: str, saved: Any, module: nn.Module | None) -> None:
+    if saved == USER_MODULE and module is None:
+        raise ValueError(
+            f"{name} must be given: the model was fitted with a module of your own, and code is "
+            "not saved"
+        )
+    if saved != USER_MODULE and module is not None:
+        raise ValueError(f"{name} must be None: the model was fitted with {saved!r}")
