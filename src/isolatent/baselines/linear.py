@@ -17,11 +17,11 @@ from sklearn.decomposition import PCA, FastICA
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from isolatent.baselines.storage import Stored
 from isolatent.checks import IsolatentWarning, check_integer
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, check_rows_finite
 from isolatent.pairs.readers import chunks_of_rows
-from isolatent.training.observations import TakesObservations, is_source
+from isolatent.training.observations import ObservationsMixin, is_source
+from isolatent.training.storage import Stored
 from isolatent.worlds import World
 
 __all__ = ["LinearEstimator", "LinearICA", "LinearPCA", "SlowFeatures"]
@@ -37,7 +37,7 @@ Array = np.ndarray[Any, Any]
 
 
 class LinearEstimator(
-    Stored, TakesObservations, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+    Stored, ObservationsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
     """Base class of the linear baselines: codes W (x - μ). Images are flattened.
 
