@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isolatent.experiments.latent_traversal import png
+from isolatent.experiments.latent_traversal import encode_png
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,7 +44,7 @@ def test_the_late_fall_is_the_share_of_the_last_quarter():
 
 def test_pictures_are_labelled_by_clear_factors_in_their_order():
     pytest.importorskip("matplotlib")
-    row = base64.b64encode(png(np.zeros((2, 3, 1), np.uint8))).decode()
+    row = base64.b64encode(encode_png(np.zeros((2, 3, 1), np.uint8))).decode()
     record = {
         "factors": ["shape", "x"],
         "correlation": [[0.1, 0.9, 0.3, 0.2], [0.8, 0.2, 0.4, 0.1]],
