@@ -1,7 +1,8 @@
-"""Write the stored results into README.md and docs/results.md.
+"""Write tables of the stored results into README.md and docs/results.md.
 
-A document holds `<!-- results: NAME -->` and `<!-- end -->`; what stands between them is made from
-`results/NAME`, which `isolatent reproduce NAME --out results/NAME` wrote. Run after new results:
+The text between the comments `<!-- results: NAME -->` and `<!-- end -->` of a document is generated
+from `results/NAME`, as `isolatent reproduce NAME --out results/NAME` stores it. Run this script
+after new results:
 
     python docs/fill_tables.py
 """
@@ -26,13 +27,13 @@ BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Record = Mapping[str, Any]
 
 
-def filled(text: str) -> str:
-    """The text with all blocks made anew."""
+def fill(text: str) -> str:
+    """Return the text with all blocks generated anew."""
     return BLOCK.sub(lambda match: f"{match[1]}{block(match[2])}{match[3]}", text)
 
 
 def block(name: str) -> str:
-    """What one experiment's results say: how they were made, and a table."""
+    """Return a caption with the command that made an experiment's results, and their table."""
     store = Store(ROOT / "results" / name)
     records = store.records(name)
     if not records:
@@ -41,13 +42,13 @@ def block(name: str) -> str:
     rows = rows_of(experiment, records)
     grid = _grid([row.cell for row in rows])
     if any("strips" in record for record in records):
-        table = _by_cell(rows, records)
+        table = _image_table(rows, records)
     else:
-        table = _listed(rows, records) if grid is None else _pivoted(rows, *grid)
-    return f"\n{_told(name, rows, records)}\n\n{table}\n"
+        table = _score_table(rows, records) if grid is None else _grid_table(rows, *grid)
+    return f"\n{_caption(name, rows, records)}\n\n{table}\n"
 
 
-def _told(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
+def _caption(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
     most = max((row.seeds for row in rows), default=1)
     seeds = sorted({row.seeds for row in rows if row.ours is not None})
     each = " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1])))
@@ -66,13 +67,16 @@ def _centres(rows: Sequence[Row]) -> str:
 
 
 def _seconds(record: Record) -> float:
-    """Processor time; it is the wall clock's, on one thread, where the machine is not shared."""
+    """Return the processor time of a run; records without it have the wall time only."""
     seconds = record["seconds"]
     return float(seconds.get("cpu", seconds["total"]))
 
 
 def _grid(cells: Sequence[str]) -> tuple[list[str], dict[str, dict[str, str]]] | None:
-    """Columns, and for each line its cells by column, of names that are made of the same words."""
+    """Return the columns of a grid, and for each line its cells by column.
+
+    None if the names of the cells do not have the same number of words.
+    """
     names = list(dict.fromkeys(cells))
     words = {name: name.split("-") for name in names}
     if len({len(parts) for parts in words.values()}) > 1 or len(next(iter(words.values()))) < 2:
@@ -90,10 +94,10 @@ def _grid(cells: Sequence[str]) -> tuple[list[str], dict[str, dict[str, str]]] |
     return columns, lines
 
 
-def _pivoted(
+def _grid_table(
     rows: Sequence[Row], columns: list[str], lines: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """The model's scores, one line for each series and score; the paper's in brackets."""
+    """Return unsupervised scores, a line for each series and metric; published ones in brackets."""
     own = {(row.cell, row.metric): row for row in rows if row.approach == "unsupervised"}
     metrics = list(dict.fromkeys(metric for _, metric in own))
     body = [
@@ -117,8 +121,8 @@ def _with_paper(row: Row | None) -> str:
     return f"{ours_text(row)}{paper}"
 
 
-def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
-    """A line for each score of each cell, the baselines beside it."""
+def _score_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
+    """Return a line for each metric of each cell, with baselines."""
     baselines = [
         approach
         for approach in ("identity", "supervised")
@@ -127,13 +131,13 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
     names = {"identity": "observations (paper)", "supervised": "supervised (paper)"}
     head = ["row", "score", *(names[approach] for approach in baselines)]
     head += ["**ours**", "paper", "seeds", "seconds a run", "verdict"]
-    beside = {(row.cell, row.metric, row.approach): row for row in rows}
+    by_approach = {(row.cell, row.metric, row.approach): row for row in rows}
     body = []
     for row in rows:
         if row.approach != "unsupervised":
             continue
         times = [_seconds(record) for record in records if record["cell"] == row.cell]
-        others = [beside.get((row.cell, row.metric, approach)) for approach in baselines]
+        others = [by_approach.get((row.cell, row.metric, approach)) for approach in baselines]
         body.append(
             [
                 row.cell,
@@ -149,10 +153,11 @@ def _listed(rows: Sequence[Row], records: Sequence[Record]) -> str:
     return _markdown(head, body)
 
 
-def _by_cell(rows: Sequence[Row], records: Sequence[Record]) -> str:
-    """A line for each cell on images, with all its scores; the paper's in brackets.
+def _image_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
+    """Return a line for each cell on images, with all its scores; published ones in brackets.
 
-    The last columns say how many of the paper's figures are reached, and how far training got.
+    The last columns are the number of published scores that are reached, and how far training has
+    converged.
     """
     own = {(row.cell, row.metric): row for row in rows if row.approach == "unsupervised"}
     metrics = list(dict.fromkeys(metric for _, metric in own))
@@ -168,24 +173,28 @@ def _by_cell(rows: Sequence[Row], records: Sequence[Record]) -> str:
                 *(_with_paper(row) for row in scores),
                 f"{judged.count(False)} of {len(judged)}" if judged and runs else "",
                 f"{seeds}",
-                *_progress(runs),
+                *_convergence(runs),
             ]
         )
-    last = ["reached", "seeds", "seconds a run", "steps", "late fall"]
+    last = ["scores reached", "seeds", "seconds a run", "steps", "late decrease"]
     return _markdown(["row", *(score_name(metric) for metric in metrics), *last], body)
 
 
-def _progress(runs: Sequence[Record]) -> list[str]:
-    """Seconds, steps, and how much of the loss's fall came in the last quarter of the steps."""
+def _convergence(runs: Sequence[Record]) -> list[str]:
+    """Return medians over runs of seconds, steps and :func:`_late_decrease`."""
     if not runs:
         return ["", "", ""]
     seconds = statistics.median(map(_seconds, runs))
     steps = statistics.median(run["measures"]["steps"] for run in runs)
-    return [f"{seconds:.0f}", f"{steps:.0f}", f"{statistics.median(map(_late_fall, runs)):.1f} %"]
+    late = statistics.median(map(_late_decrease, runs))
+    return [f"{seconds:.0f}", f"{steps:.0f}", f"{late:.1f} %"]
 
 
-def _late_fall(record: Record) -> float:
-    """Of the held-out loss where there is one; medians over a twentieth of the steps."""
+def _late_decrease(record: Record) -> float:
+    """Return the share of the loss's decrease in the last quarter of the steps, in per cent.
+
+    The validation loss is used if there is one. Losses are medians over a twentieth of the steps.
+    """
     curve = record["curve"]
     last = curve[-1]["number"]
     kind = "loss" if curve[-1].get("held_out") is None else "held_out"
@@ -194,8 +203,8 @@ def _late_fall(record: Record) -> float:
         statistics.median(loss for share, loss in known if until - 0.05 < share <= until)
         for until in (0.75, 1.0)
     )
-    begun = known[0][1]
-    return 100 * (late - end) / (begun - end)
+    start = known[0][1]
+    return 100 * (late - end) / (start - end)
 
 
 def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
@@ -204,9 +213,9 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
 
 
 def main() -> None:
-    """Fill all documents."""
+    """Update all documents."""
     for path in DOCUMENTS:
-        path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+        path.write_text(fill(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import typer
 
 import isolatent as iso
 from isolatent.cli.app import app
-from isolatent.experiments.latent_traversal import png
+from isolatent.experiments.latent_traversal import encode_png
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -143,7 +143,7 @@ def test_names_in_documents_exist(path):
 def test_tables_equal_those_of_the_stored_results(path):
     text = text_of(path)
     assert fill_tables.BLOCK.search(text)
-    assert fill_tables.filled(text) == text
+    assert fill_tables.fill(text) == text
 
 
 def test_the_scores_of_the_readme_are_those_of_the_stored_demo():
@@ -196,14 +196,14 @@ def test_the_late_fall_is_the_share_of_the_last_quarter():
         {"number": step, "loss": 0.0, "held_out": loss}
         for step, loss in zip(steps, held_out, strict=True)
     ]
-    assert fill_tables._late_fall({"curve": curve}) == pytest.approx(25.0)
+    assert fill_tables._late_decrease({"curve": curve}) == pytest.approx(25.0)
     losses = [{"number": p["number"], "loss": p["held_out"], "held_out": None} for p in curve]
-    assert fill_tables._late_fall({"curve": losses}) == pytest.approx(25.0)
+    assert fill_tables._late_decrease({"curve": losses}) == pytest.approx(25.0)
 
 
 def test_traversals_are_labelled_by_the_best_factor_and_without_dead_codes():
     pytest.importorskip("matplotlib")
-    row = base64.b64encode(png(np.zeros((2, 3, 1), np.uint8))).decode()
+    row = base64.b64encode(encode_png(np.zeros((2, 3, 1), np.uint8))).decode()
     record = {
         "factors": ["shape", "x"],
         "correlation": [[0.1, 0.9, 0.3, 0.2], [0.8, 0.2, 0.4, 0.1]],

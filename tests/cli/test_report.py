@@ -72,8 +72,8 @@ def test_results_of_an_experiment(isolatent, tmp_path):
 
 
 def test_results_on_images(isolatent, tmp_path, monkeypatch):
-    monkeypatch.setattr("isolatent.experiments.latent_traversal.POOL", 100)
-    monkeypatch.setattr("isolatent.experiments.images.TEST_POINTS", 100)
+    monkeypatch.setattr("isolatent.experiments.latent_traversal.CANDIDATES", 100)
+    monkeypatch.setattr("isolatent.experiments.image_execution.TEST_POINTS", 100)
     (tmp_path / "mine.toml").write_text(SPRITES)
     done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
     assert done.code == 0, done.err

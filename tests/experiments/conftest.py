@@ -12,14 +12,26 @@ TINY = {
     "model": {"space": "sphere", "conditional": "vmf"},
     "recipe": {"max_steps": 4, "batch_size": 16},
 }
-# An encoder for images, which shows only when it is given something else.
-UNFIT = {**TINY["model"], "encoder": "conv"}
+# An encoder for images, which fails when it is given vectors.
+FAILING_MODEL = {**TINY["model"], "encoder": "conv"}
 
 
 @pytest.fixture
 def tiny():
     """A cell that trains for four steps, as a table of a TOML file."""
     return TINY
+
+
+@pytest.fixture
+def image_cell():
+    """A cell on images that trains for two steps, as a table of a TOML file."""
+    return {
+        "name": "a",
+        "world": {"images": "sprites", "pairs": "lap"},
+        "model": {"method": "alignuniform", "alpha": 0.9, "n_components": 2},
+        "recipe": {"max_steps": 2, "batch_size": 8},
+        "metrics": ["factor_vae", "mcc"],
+    }
 
 
 @pytest.fixture
@@ -33,7 +45,7 @@ def failing(tiny):
     """Three cells of which the second fails."""
     cells = [
         {"name": "first", **tiny},
-        {"name": "broken", **tiny, "model": UNFIT},
+        {"name": "broken", **tiny, "model": FAILING_MODEL},
         {"name": "last", **tiny},
     ]
     return Experiment.model_validate({"name": "own", "title": "one fails", "cells": cells})

@@ -1,13 +1,18 @@
-"""Shipped specs say what the papers say."""
+"""Shipped experiments hold the published numbers; users' files are found and read."""
 
 import json
 
 import pytest
 
-from isolatent.experiments import Experiment, find_experiment, list_experiments
-from isolatent.experiments.settings import plain
+from isolatent.experiments import (
+    Experiment,
+    find_experiment,
+    list_experiments,
+    read_experiment,
+)
+from own_spec import GOOD
 
-# Copied from the papers by hand, apart from the specs: unsupervised, and its spread where printed.
+# Copied from the papers by hand, independently of the specs: unsupervised scores and spreads.
 TABLE1 = [
     *((99.42, 0.05), (99.86, 0.01), (99.91, 0.01), (99.86, 0.00), (99.60, 0.02), (99.64, 0.02)),
     *((99.70, 0.02), (99.69, 0.02), (99.02, 0.01), (99.02, 0.02), (98.13, 0.14), (98.76, 0.03)),
@@ -62,7 +67,7 @@ def test_every_shipped_spec_validates_and_survives_json(name):
     experiment = find_experiment(name)
     assert experiment.name == name
     assert experiment.title
-    assert Experiment.model_validate(json.loads(json.dumps(plain(experiment)))) == experiment
+    assert Experiment.model_validate(json.loads(json.dumps(experiment.to_dict()))) == experiment
 
 
 @pytest.mark.parametrize(
@@ -73,11 +78,11 @@ def test_every_shipped_spec_validates_and_survives_json(name):
         ("zimmermann2020/table1", WORKSHOP),
     ],
 )
-def test_the_tables_hold_what_was_printed(name, values):
+def test_tables_hold_the_published_scores(name, values):
     assert published(name) == dict(enumerate(values))
 
 
-def test_baselines_stand_where_they_were_printed():
+def test_tables_hold_the_published_baselines():
     assert published("zimmermann2021/table1", "identity") == IDENTITY1
     assert published("zimmermann2021/table1", "supervised") == SUPERVISED1
     assert published("zimmermann2021/table2", "identity") == {0: (46.55, 1.34)}
@@ -92,7 +97,7 @@ def test_only_the_rows_that_fail_in_the_paper_are_limits():
     assert limits == {table.cells[index].name for index in papers if papers[index][0] < 80}
 
 
-def test_the_scaling_grids_hold_what_was_printed():
+def test_grids_hold_the_published_scores():
     cells = {cell.name: cell for cell in find_experiment("rusak2025/scaling").cells}
     for letter, table in (("d", BATCH_BY_DIMENSION), ("lambda", BATCH_BY_WEIGHT)):
         for batch, row in table.items():
@@ -107,7 +112,7 @@ def test_the_scaling_grids_hold_what_was_printed():
     assert not cells
 
 
-def test_other_published_numbers():
+def test_ensemble_and_hard_negatives_hold_the_published_numbers():
     assert [value for value, _ in published("rusak2025/ensemble").values()] == [48.0, 93.0, 98.0]
     hard = find_experiment("rusak2025/hard_negatives").cells[1].world
     assert (hard.n, hard.conditional[0]["weights"], hard.negatives["weights"]) == (20, 150.0, 100.0)
@@ -119,9 +124,30 @@ def test_grids_expand_to_readable_names_and_distinct_worlds():
     by_name = {cell.name: cell for cell in cells}
     assert by_name["hollow_ball-scl-constant"].world.space["kind"] == "HollowBall"
     assert by_name["box_blocks-nwj-none"].model.potentials == "none"
-    assert len({json.dumps(plain(cell), sort_keys=True) for cell in cells}) == len(cells)
+    assert len({json.dumps(cell.to_dict(), sort_keys=True) for cell in cells}) == len(cells)
 
 
-def test_an_unknown_name_lists_what_there_is():
+def test_an_unknown_name_lists_the_experiments():
     with pytest.raises(ValueError, match="zimmermann2021/table1"):
         find_experiment("zimmermann2021/table9")
+
+
+def test_a_users_file_is_found_by_its_path(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    experiment = find_experiment(path)
+    assert (experiment.name, [c.name for c in experiment.cells]) == ("mine", ["one"])
+
+
+def test_cells_of_a_users_file_can_be_included(tmp_path, monkeypatch):
+    """Paths are relative to the file that includes them, not to the current directory."""
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "other.toml").write_text(GOOD)
+    path = tmp_path / "deep" / "mine.toml"
+    path.write_text('include = ["er/other.toml:one"]')
+    monkeypatch.chdir(tmp_path)
+    (cell,) = find_experiment("deep/mine.toml").cells
+    assert cell.name == "other-one"
+    top = tmp_path / "top.toml"
+    top.write_text(f'include = ["{path}:other-one"]')
+    assert [cell.name for cell in read_experiment(top).cells] == ["mine-other-one"]

@@ -6,7 +6,6 @@ import pytest
 from rich.console import Console
 
 from isolatent.experiments import Event, Experiment, ReproductionDisplay, reproduce
-from isolatent.experiments.settings import plain
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def record_of(run, score=0.9, **about):
         record
         | {"cell": run.cell.name, "seed": run.seed, "hash": run.hash}
         | {
-            "spec": plain(run.cell),
+            "spec": run.cell.to_dict(),
             **about,
         }
     )
@@ -75,9 +74,9 @@ def test_an_error_is_shown_to_the_letter(experiment, shown):
     (run, _) = experiment.runs([0])
     error = "ValueError: x [/tmp/a] y [batch] [bold]z :smile: \\[a]"
     failed = record_of(run, status="failed", error=error, scores={})
-    told = [Event("started", run), Event("finished", run, failed)]
-    assert shown(told, width=30) == f"[1/2] first seed 0: failed {error}, 1 s\n"
-    assert rows(shown(told, force_terminal=True))["first"][-1] == "1 failed"
+    events = [Event("started", run), Event("finished", run, failed)]
+    assert shown(events, width=30) == f"[1/2] first seed 0: failed {error}, 1 s\n"
+    assert rows(shown(events, force_terminal=True))["first"][-1] == "1 failed"
 
 
 @pytest.mark.parametrize("approaches", [["identity", "unsupervised"], ["unsupervised", "identity"]])
@@ -110,21 +109,21 @@ def test_of_what_was_stored_only_what_was_asked_for_is_shown(
     same, changed, broken = before.cells
     changed = changed.model_copy(update={"recipe": {"max_steps": 5, "batch_size": 16}})
     asked = before.model_copy(update={"cells": [same, changed, broken]})
-    told = []
-    reproduce(asked, store, [0], tell=told.append)
-    begun = [event for event in told if event.kind != "finished"]
+    seen = []
+    reproduce(asked, store, [0], callback=seen.append)
+    begun = [event for event in seen if event.kind != "finished"]
     on = {"force_terminal": True, "asked": asked}
     assert {name: row[1:] for name, row in rows(shown(begun, **on)).items() if name != "cell"} == {
         "same": ["90.00", "1/1", "", ""],
         "changed": ["", "0/1", "", "1 running"],
         "broken": ["", "0/1", "", "1 running"],
     }
-    after = rows(shown(told, **on))
+    after = rows(shown(seen, **on))
     assert [after[name][1] for name in ("same", "changed", "broken")] == ["90.00", "50.00", "50.00"]
     # Changed back: the first result is there still, though the store was last asked for another.
-    told = []
-    reproduce(before, store, [0], tell=told.append)
-    assert rows(shown(told, force_terminal=True, asked=before))["changed"][1] == "80.00"
+    seen = []
+    reproduce(before, store, [0], callback=seen.append)
+    assert rows(shown(seen, force_terminal=True, asked=before))["changed"][1] == "80.00"
 
 
 def test_quiet_is_quiet(experiment):

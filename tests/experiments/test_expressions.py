@@ -1,6 +1,8 @@
+"""Calls and tables give the same declarations; anything else is rejected, never evaluated."""
+
 import pytest
 
-from isolatent.experiments.expressions import declaration
+from isolatent.experiments.expressions import parse_declaration
 
 
 @pytest.mark.parametrize(
@@ -12,22 +14,25 @@ from isolatent.experiments.expressions import declaration
         ("Laplace([0.1] * 2 + [0.3])", {"kind": "Laplace", "scale": [0.1, 0.1, 0.3]}),
         (
             "Product(Sphere(2), Box(1))",
-            {"kind": "Product", "spaces": [declaration("Sphere(2)"), declaration("Box(1)")]},
+            {
+                "kind": "Product",
+                "spaces": [parse_declaration("Sphere(2)"), parse_declaration("Box(1)")],
+            },
         ),
     ],
 )
-def test_a_call_says_the_same_as_a_table(text, same):
-    assert declaration(text) == declaration(same)
+def test_a_call_equals_a_table(text, same):
+    assert parse_declaration(text) == parse_declaration(same)
 
 
-def test_a_declaration_of_a_declaration_is_itself():
-    once = declaration("AnisotropicNormal(linspace(5, 25, 3))")
+def test_parsing_is_idempotent():
+    once = parse_declaration("AnisotropicNormal(linspace(5, 25, 3))")
     assert once["weights"] == [5.0, 15.0, 25.0]
-    assert declaration(once) == once
+    assert parse_declaration(once) == once
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("Cube(3)", "kind must be one of"),
         ("Sphere(3", "not a declaration"),
@@ -41,10 +46,10 @@ def test_a_declaration_of_a_declaration_is_itself():
         ("Normal([0.1] * 10000000000)", "the multiple of a list must be an integer >= 0"),
         ("Normal([0.1] + 2)", "must be a number"),
         ("Normal(-'a')", "must be a number"),
-        ("Product(Sphere(2), spaces=3)", "Product takes declarations alone"),
+        ("Product(Sphere(2), spaces=3)", "Product takes declarations only"),
         ("Normal(-1.0)", "std must be a finite number > 0, got -1.0"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_run(text, told):
-    with pytest.raises(ValueError, match=told):
-        declaration(text)
+def test_mistakes_are_rejected_without_evaluation(text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_declaration(text)

@@ -1,4 +1,4 @@
-"""A strip goes along one code, and its picture is what was drawn."""
+"""A latent traversal moves one code at a time, and its PNG files hold the images."""
 
 import base64
 import io
@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from isolatent.datasets import FactorArray, LaplaceTransitions, Sprites, synthetic_transitions
-from isolatent.experiments.images import _correlation, _correlation_ratio
-from isolatent.experiments.latent_traversal import COLUMNS, DEAD, png, strips
+from isolatent.experiments.image_execution import _correlation
+from isolatent.experiments.latent_traversal import COLUMNS, DEAD, encode_png, latent_traversal
 from isolatent.pairs import FactorPairs
 
 Image = pytest.importorskip("PIL.Image")
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_a_picture_is_read_back_as_it_was(channels):
+def test_a_png_file_holds_the_image(channels):
     pixels = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype=np.uint8)
-    read = np.asarray(Image.open(io.BytesIO(png(pixels))))
+    read = np.asarray(Image.open(io.BytesIO(encode_png(pixels))))
     np.testing.assert_array_equal(read.reshape(pixels.shape), pixels)
 
 
@@ -32,17 +32,20 @@ class Brightness:
         return np.asarray(x).reshape(len(x), 2)
 
 
-class Painter(Brightness):
+class Decoder(Brightness):
     def decode(self, z):
         return np.asarray(z).reshape(-1, 1, 1, 2)
 
 
-@pytest.mark.parametrize("model", [Brightness(), Painter()])
-def test_one_pixel_grows_and_the_other_stays(model):
-    levels = np.linspace(0, 1, 11)
+def pixel_pairs(levels):
+    """Pairs of images with two pixels, whose brightness takes 11 levels each."""
     images = np.stack(np.meshgrid(levels, levels, indexing="ij"), -1).reshape(121, 1, 1, 2)
-    world = FactorArray(images.astype(np.float32), (11, 11))
-    shown = strips(model, FactorPairs(world, LaplaceTransitions()), seed=0)
+    return FactorPairs(FactorArray(images.astype(np.float32), (11, 11)), LaplaceTransitions())
+
+
+@pytest.mark.parametrize("model", [Brightness(), Decoder()])
+def test_the_pixel_of_the_moved_code_grows_and_the_other_stays(model):
+    shown = latent_traversal(model, pixel_pairs(np.linspace(0, 1, 11)), seed=0)
     assert shown["columns"] == COLUMNS
     for code, row in enumerate(shown["rows"]):
         picture = pixels_of(row).reshape(COLUMNS, 2)
@@ -54,7 +57,7 @@ def test_one_pixel_grows_and_the_other_stays(model):
 
 
 class WithNoise(Brightness):
-    """A third code that hardly varies, and by chance."""
+    """A third code that is noise of small variance."""
 
     def transform(self, x):
         codes = super().transform(x)
@@ -63,13 +66,11 @@ class WithNoise(Brightness):
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_a_code_that_is_almost_dead_chooses_no_images(noisy):
-    """The rows of the others are as without it, and along itself nothing happens."""
-    levels = np.sort(np.random.default_rng(1).random(11))
-    images = np.stack(np.meshgrid(levels, levels, indexing="ij"), -1).reshape(121, 1, 1, 2)
-    pairs = FactorPairs(FactorArray(images.astype(np.float32), (11, 11)), LaplaceTransitions())
-    shown = strips(WithNoise() if noisy else Brightness(), pairs, seed=0)
-    without = strips(Brightness(), pairs, seed=0)
+def test_a_dead_code_does_not_determine_images(noisy):
+    """The rows of the other codes are unchanged, and the row of the dead code is constant."""
+    pairs = pixel_pairs(np.sort(np.random.default_rng(1).random(11)))
+    shown = latent_traversal(WithNoise() if noisy else Brightness(), pairs, seed=0)
+    without = latent_traversal(Brightness(), pairs, seed=0)
     assert shown["rows"][:2] == without["rows"]
     assert max(shown["spreads"]) == 1
     assert (np.array(shown["spreads"]) < DEAD).tolist() == [False, False, True][: 2 + noisy]
@@ -86,36 +87,13 @@ class Twice(Brightness):
         return np.stack([left, left, right], axis=1)
 
 
-def test_a_code_moves_though_another_knows_the_same():
-    images = np.stack(np.meshgrid(*[np.linspace(0, 1, 11)] * 2, indexing="ij"), -1)
-    world = FactorArray(images.reshape(121, 1, 1, 2).astype(np.float32), (11, 11))
-    shown = strips(Twice(), FactorPairs(world, LaplaceTransitions()), seed=0)
+def test_a_code_moves_although_another_encodes_the_same_factor():
+    shown = latent_traversal(Twice(), pixel_pairs(np.linspace(0, 1, 11)), seed=0)
     for row in shown["rows"][:2]:
         left, right = pixels_of(row).reshape(COLUMNS, 2).T.astype(int)
-        # Nine of ten parts of the way: 3² against 1.
+        # The optimum is at 9/10 of the range: weights 3² against 1.
         assert np.ptp(left) == pytest.approx(0.9 * 255, abs=26)
         assert len(set(right)) == 1
-
-
-class Shape:
-    """One code tells the second of three values from the others; one tells nothing."""
-
-    def transform(self, x):
-        return np.stack([np.asarray(x)[:, 0, 0, 0] == 1, np.zeros(len(x))], axis=1).astype(float)
-
-
-def test_a_category_correlates_in_any_order():
-    """The rank correlation of such a code is about 0, though the category determines it."""
-    images = np.repeat([0.0, 1.0, 0.5], 4).reshape(12, 1, 1, 1).astype(np.float32)
-    world = FactorArray(images, (3, 4), categorical=(True, False))
-    matrix = _correlation(Shape(), FactorPairs(world, LaplaceTransitions()), seed=0)
-    assert matrix[0] == [1.0, 0.0]  # the class determines the code
-    assert matrix[1][0] < 0.05
-    y = np.array([0, 0, 1, 1])
-    ranks = np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]])
-    assert _correlation_ratio(y, ranks).tolist() == [0.0, 1.0]
-    three = np.array([[2.0], [0.0], [0.0], [-2.0]]) / np.sqrt(2)  # means 1 and -1 over root 2
-    assert _correlation_ratio(y, three) == pytest.approx([np.sqrt(0.5)])
 
 
 class Size:
@@ -131,12 +109,12 @@ class Size:
 
 
 @pytest.mark.parametrize("continuous", [False, True])
-def test_images_are_of_the_kind_that_the_model_was_trained_on(continuous, monkeypatch):
-    monkeypatch.setattr("isolatent.experiments.latent_traversal.POOL", 100)
-    monkeypatch.setattr("isolatent.experiments.images.TEST_POINTS", 100)
+def test_images_are_drawn_as_those_for_training(continuous, monkeypatch):
+    monkeypatch.setattr("isolatent.experiments.latent_traversal.CANDIDATES", 100)
+    monkeypatch.setattr("isolatent.experiments.image_execution.TEST_POINTS", 100)
     pairs = FactorPairs(Sprites(), synthetic_transitions(), continuous=continuous)
     model = Size()
-    rows = strips(model, pairs, seed=0)["rows"]
+    rows = latent_traversal(model, pairs, seed=0)["rows"]
     assert np.shape(_correlation(model, pairs, seed=0)) == (5, 2)
     assert set(model.seen) == {continuous}
     assert all((len(np.unique(pixels_of(row))) > 2) == continuous for row in rows)

@@ -1,24 +1,34 @@
-"""A file of one's own is read, and mistakes in it are told with file and key."""
+"""Every mistake in the file of an experiment is reported with the file, the cell and the key."""
+
+import json
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from isolatent.experiments import find_experiment, read_experiment
+from isolatent.experiments import read_experiment
 from own_spec import GOOD
 
 
-def test_a_file_of_ones_own(tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text(GOOD)
-    experiment = find_experiment(path)
-    assert (experiment.name, [c.name for c in experiment.cells]) == ("mine", ["one"])
+def assert_rejected(path, *messages):
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
+        read_experiment(path)
+    assert str(caught.value).startswith(str(path))
+    for words in messages:
+        assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
-        ("[[cells]]", "[[cell]]", ["mine.toml", "'cell' is no key here", "cells, grids"]),
-        ("model.space", "model.spce", ["mine.toml", "'one'", "model.spce: no such key", "space"]),
-        ('name = "one"', 'name = "one"\nlimit = true', ["limit: no such key", "limits"]),
+        ("[[cells]]", "[[cell]]", ["mine.toml", "unknown key 'cell'", "cells, grids"]),
+        ("model.space", "model.spce", ["mine.toml", "'one'", "model.spce: unknown key", "space"]),
+        ('name = "one"', 'name = "one"\nlimit = true', ["limit: unknown key", "limits"]),
         ('"vmf"', '"vmf"\nmodel.loss = "nll"', ["'one'", "model.loss", "'infonce'", "got 'nll'"]),
         ("kappa=10", "kappa=-1", ["'one'", "world.conditional", "> 0, got -1"]),
         ("kappa=10", "cappa=10", ["world.conditional", "VonMisesFisher takes kappa"]),
@@ -36,7 +46,7 @@ def test_a_file_of_ones_own(tmp_path):
             'name = "one"',
             'name = "one"\npublished.unsupervsed = 3',
             [
-                "'one': published.unsupervsed: no such approach; allowed are 'identity', "
+                "'one': published.unsupervsed: unknown approach; allowed are 'identity', "
                 "'supervised' or 'unsupervised'"
             ],
         ),
@@ -46,8 +56,8 @@ def test_a_file_of_ones_own(tmp_path):
                 'name = "one"',
                 f'name = "one"\npublished.identity = {wrong}',
                 [
-                    "'one': published.identity.linear_r2: must be a number, or it and its spread, "
-                    "such as [99.4, 0.1], got "
+                    "'one': published.identity.linear_r2: must be a number, or a number and its "
+                    "spread, such as [99.4, 0.1], got "
                 ],
             )
             for wrong in ('"99.4"', "[[1], 2]", '["99.4", 0.1]', "[99.4]", "[]", "true", "nan")
@@ -67,7 +77,7 @@ def test_a_file_of_ones_own(tmp_path):
         ('title = "mine"', "include = 3", ["include: must be a list of", "got 3"]),
         ('title = "mine"', 'include = "quick"', ["include: must be a list of", "got 'quick'"]),
         ('title = "mine"', 'include = ["quick"]', ["include: must name a cell", "got 'quick'"]),
-        ('title = "mine"', "include = [1]", ["include: must be a text, got 1"]),
+        ('title = "mine"', "include = [1]", ["include: must be a string, got 1"]),
         ('title = "mine"', 'include = ["nope:a"]', ["include: there is no experiment 'nope'"]),
         (
             'title = "mine"',
@@ -89,18 +99,10 @@ def test_a_file_of_ones_own(tmp_path):
         ('title = "mine"', 'include = ["quick:nothing"]', ["quick has no cell 'nothing'"]),
     ],
 )
-def test_a_mistake_is_told_with_file_key_and_what_is_allowed(tmp_path, old, new, told):
+def test_a_mistake_is_reported_with_file_key_and_allowed_values(tmp_path, old, new, message):
     path = tmp_path / "mine.toml"
     path.write_text(GOOD.replace(old, new))
-    assert_told(path, *told)
-
-
-def assert_told(path, *told):
-    with pytest.raises(ValueError) as caught:  # noqa: PT011
-        read_experiment(path)
-    assert str(caught.value).startswith(str(path))
-    for words in told:
-        assert words in str(caught.value)
+    assert_rejected(path, *message)
 
 
 GRID = """
@@ -119,7 +121,7 @@ CELL = GRID[GRID.index("cell.") :]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("({n})", "({m})", "cell.world.space: 'Sphere({m})' names 'm', but the axes are n"),
         ("({n})", "({n.x})", "cell.world.space: 'Sphere({n.x})' names 'n.x', but the axes are n"),
@@ -127,56 +129,137 @@ CELL = GRID[GRID.index("cell.") :]
         (
             "({n})",
             "({n)",
-            "cell.world.space: 'Sphere({n)' has a brace that is no part of an {axis}",
+            "cell.world.space: 'Sphere({n)' has an unmatched brace",
         ),
         ("({n})", "({})", "cell.world.space: 'Sphere({})' names '', but the axes are n"),
         ("n{n}", "n{m}", "name: 'n{m}' names 'm', but the axes are n"),
-        ('"n{n}"', "3", "name: must be a text, got 3"),
+        ('"n{n}"', "3", "name: must be a string, got 3"),
         (AXES, "axes = 3", "axes: must be a table, got 3"),
         (AXES, "axes = { n = 3 }", "axes.n: must be a list of values, or a table of them, got 3"),
         (CELL, "cell = 3", "cell: must be a table, got 3"),
-        (CELL, "cells = 3", ": a grid has name, axes, cell and perhaps published, got name, axes"),
+        (CELL, "cells = 3", ": keys must be name, axes, cell and optionally published, got name"),
         (AXES, AXES + "\npublished = 3", "published: must be a table, got 3"),
-        (AXES, AXES + "\npublished.n4 = 3", ": published names no cell of the grid: n4"),
+        (AXES, AXES + "\npublished.n4 = 3", ": published must name cells of the grid, got n4"),
     ],
 )
-def test_a_mistake_in_a_grid_is_told_with_file_and_key(tmp_path, old, new, told):
+def test_a_mistake_in_a_grid_is_reported_with_file_and_key(tmp_path, old, new, message):
     path = tmp_path / "mine.toml"
     path.write_text(GRID)
     assert [cell.name for cell in read_experiment(path).cells] == ["n2", "n3"]
     path.write_text(GRID.replace(old, new))
-    assert_told(path, f"{path}: grids[0]{'' if told.startswith(':') else '.'}{told}")
+    assert_rejected(path, f"{path}: grids[0]{'' if message.startswith(':') else '.'}{message}")
 
 
-def test_cells_of_a_file_of_ones_own_can_be_included(tmp_path, monkeypatch):
-    """Paths are relative to the file that names them, wherever the command is run."""
-    (tmp_path / "deep" / "er").mkdir(parents=True)
-    (tmp_path / "deep" / "er" / "other.toml").write_text(GOOD)
-    path = tmp_path / "deep" / "mine.toml"
-    path.write_text('include = ["er/other.toml:one"]')
-    monkeypatch.chdir(tmp_path)
-    (cell,) = find_experiment("deep/mine.toml").cells
-    assert cell.name == "other-one"
-    top = tmp_path / "top.toml"
-    top.write_text(f'include = ["{path}:other-one"]')
-    assert [cell.name for cell in read_experiment(top).cells] == ["mine-other-one"]
-
-
-def test_files_that_include_each_other_are_told(tmp_path):
+def test_files_that_include_each_other_are_rejected(tmp_path):
     paths = [tmp_path / f"{name}.toml" for name in "abc"]
     for path, other in zip(paths, [*paths[1:], paths[0]], strict=True):
         path.write_text(f'include = ["{other.name}:one"]\n' + GOOD)
-    assert_told(paths[0], "include: ", "a.toml → b.toml → c.toml → a.toml")
+    assert_rejected(paths[0], "include: ", "a.toml → b.toml → c.toml → a.toml")
 
 
-def test_files_that_are_none(tmp_path):
+def test_unreadable_files_are_rejected(tmp_path):
     folder = tmp_path / "g.toml"
     folder.mkdir()
-    assert_told(folder, "cannot be read: Is a directory")
-    assert_told(tmp_path / "absent.toml", "cannot be read: No such file")
+    assert_rejected(folder, "cannot be read: Is a directory")
+    assert_rejected(tmp_path / "absent.toml", "cannot be read: No such file")
     named = tmp_path / "my file.toml"
     named.write_text(GOOD)
-    assert_told(named, "letters, digits and _ . + = - alone, got 'my file.toml'")
+    assert_rejected(named, "letters, digits and _ . + = - only, got 'my file.toml'")
     latin = tmp_path / "latin.toml"
     latin.write_bytes(b'title = "\xe4"')
-    assert_told(latin, "is not valid TOML")
+    assert_rejected(latin, "is not valid TOML")
+
+
+def toml(value):
+    """A value as TOML, all in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    return json.dumps(value)
+
+
+def places(value, path=()):
+    """Every path into a document."""
+    if path:
+        yield path
+    inside = value.items() if isinstance(value, dict) else ()
+    for key, part in enumerate(value) if isinstance(value, list) else inside:
+        yield from places(part, (*path, key))
+
+
+CELL_IN_FULL = {
+    "name": "one",
+    "world": {
+        "space": "Sphere(3)",
+        "marginal": {"kind": "Uniform"},
+        "conditional": ["VonMisesFisher(kappa=10)", "AnisotropicNormal([5.0] * 3)"],
+        "mixing": "InvertibleMLP(layers=3)",
+    },
+    "model": {"space": "sphere", "conditional": "vmf", "loss": "infonce"},
+    "recipe": {"max_steps": 4},
+    "approaches": ["identity", "unsupervised"],
+    "metrics": ["linear_r2", "block_mcc"],
+    "published": {"unsupervised": {"linear_r2": [99.0, 0.5]}},
+    "limits": ["linear_r2"],
+    "blocks": [[0, 1], [2]],
+    "note": "",
+}
+IMAGES = {
+    "name": "images",
+    "world": {"images": "sprites", "pairs": "lap", "rate": 1.0},
+    "model": {"method": "alignuniform", "alpha": 0.5},
+    "metrics": "mcc",
+    "published": {"unsupervised": 50.0},
+    "limits": True,
+}
+IN_FULL = {
+    "title": "mine",
+    "note": "mine",
+    "include": ["other.toml:one"],
+    "defaults": {"recipe": {"batch_size": 16}, "matches": True},
+    "cells": [CELL_IN_FULL, IMAGES],
+    "grids": [
+        {
+            "name": "n{n}-{m}",
+            "axes": {"n": [2, 3], "m": {"a": {"world": {"marginal": "Uniform()"}}}},
+            "published": {"n2-a": [99.0, 0.5]},
+            "cell": {
+                "world": {"space": "Sphere({n})", "conditional": "VonMisesFisher(kappa={n})"},
+                "model": {"space": "sphere", "conditional": "vmf"},
+            },
+        }
+    ],
+}
+WRONG = [
+    *(3, -1, 2.5, 10**400, True, "", "text", "{n", "{}", "{n.x}", "a:b", "other.toml:", "x.toml:a"),
+    *([], [1], [[1]], ["a", "b"], [{}], {}, {"a": 3}, {"kind": "Box"}, {"kind": 3}, {"value": []}),
+    *(
+        "Box(",
+        "Box(linspace(1))",
+        "Laplace([1] * 'a')",
+        "Laplace([1] * 1000000000000)",
+        "Box(-'a')",
+    ),
+    *("Product(a=1)", "Sphere(" + "-" * 2000 + "1)", "Laplace(linspace(0, 1, 1000000000000))"),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_any_invalid_value_anywhere_is_reported_with_the_file(data):
+    document = deepcopy(IN_FULL)
+    for _ in range(data.draw(st.integers(0, 2), label="mistakes")):
+        *path, last = data.draw(st.sampled_from([*places(document)]), label="place")
+        inner = reduce(getitem, path, document)
+        inner[last] = deepcopy(data.draw(st.sampled_from(WRONG), label="wrong"))
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "other.toml").write_text(GOOD)
+        path = Path(folder) / "mine.toml"
+        path.write_text("\n".join(f"{key} = {toml(value)}" for key, value in document.items()))
+        try:
+            read_experiment(path)
+        except ValueError as error:
+            assert toml(document) != toml(IN_FULL)  # though True == 1.0
+            for line in str(error).splitlines():
+                assert line.startswith(f"{path}: ")

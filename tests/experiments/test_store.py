@@ -1,8 +1,6 @@
 import json
 import math
 
-from isolatent.experiments.settings import plain
-
 
 def test_what_json_has_no_word_for_becomes_null(run, store):
     store.write(run, {"status": "done", "scores": {"a": [math.nan, math.inf, 1.0]}})
@@ -34,7 +32,7 @@ def test_what_is_no_record_is_passed_over(run, experiment, store):
 
 
 def test_the_record_of_a_cell_that_has_changed_is_not_its_result(run, experiment, store):
-    record = {"cell": "first", "seed": 0, "started": "1", "spec": plain(run.cell)}
+    record = {"cell": "first", "seed": 0, "started": "1", "spec": run.cell.to_dict()}
     store.write(run, record)
     mended = experiment.cells[0].model_copy(update={"note": "a word"})
     changed = experiment.cells[0].model_copy(update={"recipe": {"max_steps": 5, "batch_size": 16}})

@@ -188,8 +188,8 @@ def sprites(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sprites")
     (folder / "sprites.toml").write_text(SPRITES)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("isolatent.experiments.latent_traversal.POOL", 200)
-        patch.setattr("isolatent.experiments.images.TEST_POINTS", 200)
+        patch.setattr("isolatent.experiments.latent_traversal.CANDIDATES", 200)
+        patch.setattr("isolatent.experiments.image_execution.TEST_POINTS", 200)
         experiment = find_experiment(folder / "sprites.toml")
         reproduce(experiment, Store(folder / "out"), [0], jobs=1)
     return folder / "out"

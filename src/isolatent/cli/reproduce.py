@@ -74,7 +74,13 @@ def run_reproduce(
     try:
         with ReproductionDisplay(experiment, seeds, quiet) as display:
             summary = reproduce(
-                experiment, store, chosen, backend=backend, jobs=jobs, budget=budget, tell=display
+                experiment,
+                store,
+                chosen,
+                backend=backend,
+                jobs=jobs,
+                budget=budget,
+                callback=display,
             )
     except KeyboardInterrupt:
         write_overview(out)

@@ -1,14 +1,13 @@
-"""The papers' tables as data: specs, a runner that resumes, results beside the published."""
+"""The papers' experiments as data, a runner that resumes, and results beside published scores."""
 
 from isolatent.experiments.catalogue import find_experiment, list_experiments, read_experiment
-from isolatent.experiments.cells import Cell, ModelSpec, WorldSpec
+from isolatent.experiments.cells import Cell, ModelSpec, Published, WorldSpec
 from isolatent.experiments.display import ReproductionDisplay
 from isolatent.experiments.execution import execute
+from isolatent.experiments.experiment import Experiment, Run
 from isolatent.experiments.image_cells import ImageCell, ImageModelSpec, ImageWorldSpec
 from isolatent.experiments.results import Row, as_csv, as_markdown, export, tabulate, verdict
 from isolatent.experiments.runner import Event, Summary, reproduce, select_cells
-from isolatent.experiments.settings import Published
-from isolatent.experiments.spec import Experiment, Run
 from isolatent.experiments.store import Store
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Where runs are executed: processes of this machine, or a Ray cluster."""
+"""Execute runs in parallel, in processes of this machine or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from isolatent.checks import check_integer, check_one_of
-from isolatent.experiments.execution import blank_record, execute
-from isolatent.experiments.spec import Run
+from isolatent.experiments.execution import execute, new_record
+from isolatent.experiments.experiment import Run
 
 __all__ = ["BACKENDS", "check_backend", "map_runs"]
 
 BACKENDS = ("local", "ray")
-RETRIES = 2  # of a run whose process or machine Ray has lost
-Finished = tuple[Run, dict[str, Any]]
+RETRIES = 2  # of a run whose process or node Ray has lost
+RunRecord = tuple[Run, dict[str, Any]]
 
 
 def check_backend(name: str, value: str) -> str:
-    """Return ``value`` if runs can be executed there; connects to the cluster of ``"ray"``.
+    """Return ``value`` if it is an available backend; ``"ray"`` connects to the cluster.
 
     Example:
         >>> check_backend("--backend", "slurm")
@@ -34,80 +34,81 @@ def check_backend(name: str, value: str) -> str:
     return value
 
 
-def map_runs(runs: Iterable[Run], backend: str, jobs: int | None) -> Iterator[Finished]:
-    """Execute runs side by side; give each with its record as soon as it is there.
+def map_runs(runs: Iterable[Run], backend: str, jobs: int | None) -> Iterator[RunRecord]:
+    """Execute runs in parallel and yield each with its record as soon as it is finished.
 
-    ``runs`` is read one by one, when there is room for another: an iterator that ends early starts
-    nothing more.
+    ``runs`` is consumed lazily, one run whenever a worker is free, so that an iterator can stop
+    early to start no further run.
 
     Args:
-        runs: What to do.
-        backend: ``"local"``, or ``"ray"`` for the cluster that this machine is part of.
-        jobs: Runs at a time; by default one for each core.
+        runs: The runs.
+        backend: ``"local"``, or ``"ray"`` for the cluster that this machine belongs to.
+        jobs: Number of parallel runs; by default the number of cores.
     """
     check_backend("backend", backend)
     if jobs is not None:
         check_integer("jobs", jobs, at_least=1)
-    return _local(runs, jobs) if backend == "local" else _ray(runs, jobs)
+    return _map_local(runs, jobs) if backend == "local" else _map_ray(runs, jobs)
 
 
-def _pair(run: Run, threads: int) -> Finished:
+def _execute_one(run: Run, threads: int) -> RunRecord:
     return run, execute(run, threads)
 
 
-def _local(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
+def _map_local(runs: Iterable[Run], jobs: int | None) -> Iterator[RunRecord]:
     cores = joblib.cpu_count()
     jobs = jobs or cores
-    # Not more than this process may have, by OMP_NUM_THREADS or torch.set_num_threads.
+    # At most the limit of this process, set by OMP_NUM_THREADS or torch.set_num_threads.
     threads = min(max(1, cores // jobs), torch.get_num_threads())
     waiting = iter(runs)
     if jobs == 1:
         for run in waiting:
-            yield _pair(run, threads)
+            yield _execute_one(run, threads)
         return
     while True:
-        under_way: dict[str, Run] = {}
+        running: dict[str, Run] = {}
 
-        def started(under_way: dict[str, Run] = under_way) -> Iterator[Any]:
+        def submissions(running: dict[str, Run] = running) -> Iterator[Any]:
             for run in waiting:
-                under_way[run.file] = run
-                yield joblib.delayed(_pair)(run, threads)
+                running[run.file] = run
+                yield joblib.delayed(_execute_one)(run, threads)
 
         with joblib.parallel_config("loky", inner_max_num_threads=threads):
             parallel = joblib.Parallel(
                 jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
             )
         try:
-            for run, record in parallel(started()):
-                del under_way[run.file]
+            for run, record in parallel(submissions()):
+                del running[run.file]
                 yield run, record
             return
         except TerminatedWorkerError as error:
-            # A process was killed, perhaps for want of memory; the others with it. Alone, each
-            # shows whether it was the one.
-            for run in under_way.values():
-                yield run, _alone(run, threads, error)
+            # When a worker is killed, for example out of memory, joblib stops all workers. Repeat
+            # the interrupted runs one at a time to find the one that fails.
+            for run in running.values():
+                yield run, _retry(run, threads, error)
 
 
-def _alone(run: Run, threads: int, error: Exception) -> dict[str, Any]:
-    """Do a run again in a process of its own, which may be killed, too."""
+def _retry(run: Run, threads: int, error: Exception) -> dict[str, Any]:
+    """Repeat a run in a separate process, which may be killed again."""
     try:
         with joblib.parallel_config("loky", inner_max_num_threads=threads):
-            # Two jobs, since joblib would do a single one in this process.
-            [(_, record)] = joblib.Parallel(2)([joblib.delayed(_pair)(run, threads)])
+            # Two jobs, since joblib executes a single job in this process.
+            [(_, record)] = joblib.Parallel(2)([joblib.delayed(_execute_one)(run, threads)])
         return record
     except TerminatedWorkerError:
-        return _lost(run, threads, error)
+        return _failed_record(run, threads, error)
 
 
-def _lost(run: Run, threads: int, error: Exception) -> dict[str, Any]:
-    """The record of a run whose process could not tell what happened."""
-    told = f"its process died: {(str(error).splitlines() or [type(error).__name__])[0]}"
-    return blank_record(run, threads) | {"status": "failed", "error": told}
+def _failed_record(run: Run, threads: int, error: Exception) -> dict[str, Any]:
+    """Return the record of a run whose process was terminated."""
+    message = (str(error).splitlines() or [type(error).__name__])[0]
+    failure = {"status": "failed", "error": f"the process was terminated: {message}"}
+    return new_record(run, threads) | failure
 
 
 def _connect(name: str) -> Any:
-    """Ray, connected to the cluster that this machine is part of."""
+    """Return the module ``ray``, connected to the cluster that this machine belongs to."""
     try:
         import ray
     except ImportError as error:
@@ -124,14 +125,14 @@ def _connect(name: str) -> Any:
     return ray
 
 
-def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
+def _map_ray(runs: Iterable[Run], jobs: int | None) -> Iterator[RunRecord]:
     ray = _connect("backend")
-    # One core each: these matrices are small. Ray decides where; it starts a run anew whose
-    # machine was lost.
-    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_pair)
-    room = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    # One core each, since the matrices are small. Ray chooses the node, and repeats a run whose
+    # node was lost.
+    remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_execute_one)
+    jobs = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)))
     waiting = iter(runs)
-    pending = {remote.remote(run, 1): run for run in itertools.islice(waiting, room)}
+    pending = {remote.remote(run, 1): run for run in itertools.islice(waiting, jobs)}
     try:
         while pending:
             (done, *_), _ = ray.wait([*pending], num_returns=1)
@@ -139,8 +140,8 @@ def _ray(runs: Iterable[Run], jobs: int | None) -> Iterator[Finished]:
             try:
                 finished = ray.get(done)
             except ray.exceptions.RayError as error:
-                # Its process was killed each time, or what it gave cannot be read.
-                finished = run, _lost(run, 1, error)
+                # The process was killed at every attempt, or its result cannot be read.
+                finished = run, _failed_record(run, 1, error)
             yield finished
             pending |= {remote.remote(run, 1): run for run in itertools.islice(waiting, 1)}
     finally:

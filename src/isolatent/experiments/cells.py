@@ -1,22 +1,32 @@
-"""Cells whose worlds are made of latents, distributions and a mixing."""
+"""Cells of an experiment: the fields of every cell, and cells whose world has known latents."""
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from isolatent.experiments.expressions import declaration
-from isolatent.experiments.settings import Setting, Spec, check_one_of, one_of
+from isolatent.experiments.expressions import parse_declaration
 from isolatent.theory import CONDITIONALS, MARGINALS, POTENTIALS, SPACES, check_beliefs
 from isolatent.training import Recipe
 from isolatent.training.assembly import ENCODERS, LOSSES
 from isolatent.worlds import Distribution, Mixing, Space, World
 from isolatent.worlds.declaration import from_dict
 
-__all__ = ["APPROACHES", "METRICS", "Cell", "ModelSpec", "WorldSpec", "check_recipe"]
+__all__ = [
+    "APPROACHES",
+    "METRICS",
+    "Cell",
+    "CellFields",
+    "ModelSpec",
+    "Published",
+    "Spec",
+    "WorldSpec",
+    "one_of",
+]
 
 APPROACHES = ("identity", "supervised", "unsupervised")
 METRICS = ("linear_r2", "mcc", "block_r2", "block_mcc")
@@ -24,22 +34,178 @@ BLOCK_METRIC = re.compile(r"linear_r2_block([1-9]\d*)")
 MEASURES = ("total_variation", "gradient_noise")
 # Beside the losses of the estimator: one AnInfoNCE for each way of making positives.
 LOSS_NAMES = (*LOSSES, "ensemble")
+CENTRES = ("mean", "median")
+FILE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
+
+
+def one_of(allowed: tuple[str, ...]) -> BeforeValidator:
+    """Return a validator that accepts the allowed names only; its error lists them."""
+    return BeforeValidator(lambda value: _check_choice(value, allowed))
+
+
+def _check_choice(value: Any, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        names = ", ".join(map(repr, allowed))
+        raise ValueError(f"must be one of {names}, got {value!r}")
+    return value
+
+
+class Spec(BaseModel):
+    """A frozen pydantic model without type coercion that rejects unknown keys."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON and TOML; fields that are None are left out."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class Published(Spec):
+    """A published score, in per cent.
+
+    Attributes:
+        value: The mean or median over seeds, according to the cell's ``centre``.
+        spread: The standard deviation or median absolute deviation over seeds, if published.
+    """
+
+    value: float
+    spread: float | None = Field(default=None, ge=0)
+
+
+def _expand_published(written: Any) -> Any:
+    """Expand the short forms ``99.42`` and ``[99.42, 0.05]`` of a published score."""
+    if isinstance(written, dict | Published):
+        return written
+    parts = written if isinstance(written, list) else [written]
+    if not all(map(_is_score, parts)) or len(parts) != (2 if isinstance(written, list) else 1):
+        raise ValueError(
+            f"must be a number, or a number and its spread, such as [99.4, 0.1], got {written!r}"
+        )
+    return dict(zip(("value", "spread"), map(float, parts), strict=False))
+
+
+def _is_score(value: Any) -> bool:
+    """Return whether ``value`` is a finite number in the range of a float."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 1e300
+
+
+def _key_by_metric(approach: str, written: Any, metrics: Any) -> Any:
+    """Return published scores by metric; a single score belongs to the only metric."""
+    if isinstance(written, dict) and "value" not in written:
+        return written
+    if not isinstance(metrics, list) or len(metrics) != 1 or not isinstance(metrics[0], str):
+        raise ValueError(
+            f"published.{approach} must name the metric of {written!r}: one of {metrics}"
+        )
+    return {metrics[0]: written}
+
+
+class CellFields(Spec):
+    """The fields of every cell, whatever its world.
+
+    Attributes:
+        name: A short name, used in file names, too.
+        recipe: Training parameters that differ from the defaults.
+        approaches: The approaches that are scored.
+        metrics: The metrics that the table shows, the most important first; a single metric may be
+            written without brackets.
+        published: Published scores by approach and metric, in per cent; with a single metric its
+            name may be left out.
+        centre: How scores are aggregated over seeds, in the paper and here: ``"mean"``, with the
+            standard deviation, or ``"median"``, with the median absolute deviation.
+        matches: Whether the model's assumptions hold in the world, if the paper says so.
+        limits: The metrics that are claimed to *fail* in this cell; True stands for all of them.
+        note: A remark shown beside the table.
+    """
+
+    name: str = Field(pattern=rf"^{FILE_NAME_PATTERN}$")
+    recipe: dict[str, int | float] = {}
+    approaches: list[str] = Field(min_length=1)
+    metrics: list[str] = Field(min_length=1)
+    published: dict[
+        Literal["identity", "supervised", "unsupervised"],
+        dict[str, Annotated[Published, BeforeValidator(_expand_published)]],
+    ] = {}
+    centre: Annotated[str, one_of(CENTRES)] = "mean"
+    matches: bool | None = None
+    limits: list[str] = []
+    note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_short_forms(cls, written: Any) -> Any:
+        """Expand a single metric, its published scores and Boolean limits."""
+        if not isinstance(written, dict):
+            return written
+        full = dict(written)
+        metrics = full.get("metrics", cls.model_fields["metrics"].default)
+        full["metrics"] = metrics = [metrics] if isinstance(metrics, str) else metrics
+        if isinstance(full.get("published"), dict):
+            full["published"] = {
+                approach: _key_by_metric(approach, values, metrics)
+                for approach, values in full["published"].items()
+            }
+        if isinstance(limits := full.get("limits"), bool):
+            full["limits"] = list(metrics) if limits else []
+        return full
+
+    @field_validator("recipe")
+    @classmethod
+    def _check_recipe(cls, recipe: dict[str, int | float]) -> dict[str, int | float]:
+        allowed = [field.name for field in fields(Recipe)]
+        for name in recipe:
+            if name not in allowed:
+                raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
+        try:
+            Recipe(**recipe)  # type: ignore[arg-type]
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        return recipe
+
+    @field_validator("approaches")
+    @classmethod
+    def _sort_approaches(cls, approaches: list[str]) -> list[str]:
+        """Remove duplicates and sort, so that tables and hashes do not depend on the order."""
+        return sorted(set(approaches))  # identity, supervised, unsupervised
+
+    @field_validator("metrics")
+    @classmethod
+    def _check_distinct_metrics(cls, metrics: list[str]) -> list[str]:
+        if len(set(metrics)) < len(metrics):
+            raise ValueError(f"metrics must differ, got {metrics}")
+        return metrics
+
+    @model_validator(mode="after")
+    def _check_references(self) -> Self:
+        """Check that ``published`` and ``limits`` name approaches and metrics of this cell."""
+        if missing := set(self.published) - set(self.approaches):
+            raise ValueError(f"published names {sorted(missing)}, missing from approaches")
+        for key, named in (
+            *((f"published.{approach}", values) for approach, values in self.published.items()),
+            ("limits", self.limits),
+        ):
+            if unknown := [name for name in named if name not in self.metrics]:
+                allowed = ", ".join(map(repr, self.metrics))
+                raise ValueError(f"{key} must name metrics of the cell: {allowed}, got {unknown}")
+        return self
 
 
 def _declared(written: Any) -> dict[str, Any]:
     if not isinstance(written, str | dict):
-        raise ValueError(f"a declaration is a call such as 'Box(10)' or a table, got {written!r}")
+        raise ValueError(f"must be a call such as 'Box(10)' or a table, got {written!r}")
     try:
-        return declaration(written)
+        return parse_declaration(written)
     except TypeError as error:
         raise ValueError(str(error)) from error
 
 
 def _metric(value: Any) -> Any:
-    """One of ``METRICS``, or R² of the factors of one block, such as ``"linear_r2_block1"``."""
+    """Accept a name in ``METRICS``, or the R² of one block, such as ``"linear_r2_block1"``."""
     if isinstance(value, str) and BLOCK_METRIC.fullmatch(value):
         return value
-    return check_one_of(value, (*METRICS, "linear_r2_block1"))
+    return _check_choice(value, (*METRICS, "linear_r2_block1"))
 
 
 def _ways(written: Any) -> list[dict[str, Any]]:
@@ -66,7 +232,7 @@ class WorldSpec(Spec):
     marginal: Declared
     conditional: Annotated[list[dict[str, Any]], BeforeValidator(_ways)] = Field(min_length=1)
     mixing: Declared = Field(
-        default_factory=lambda: declaration("InvertibleMLP(layers=3)"), validate_default=True
+        default_factory=lambda: parse_declaration("InvertibleMLP(layers=3)"), validate_default=True
     )
     negatives: Declared | None = None
     negatives_per_anchor: int = Field(default=16, ge=1)
@@ -122,7 +288,7 @@ class ModelSpec(Spec):
         return self
 
 
-class Cell(Setting):
+class Cell(CellFields):
     """A world of latents and a model of it; with a seed it is a run.
 
     Attributes:
@@ -147,11 +313,6 @@ class Cell(Setting):
     blocks: list[list[int]] | None = None
     measure: list[Annotated[str, one_of(MEASURES)]] = Field(default=[])
 
-    @field_validator("recipe")
-    @classmethod
-    def _known_settings(cls, recipe: dict[str, int | float]) -> dict[str, int | float]:
-        return check_recipe(recipe)
-
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.blocks is not None:
@@ -172,16 +333,3 @@ class Cell(Setting):
                 f"got {self.model.loss!r}"
             )
         return self
-
-
-def check_recipe(recipe: dict[str, int | float]) -> dict[str, int | float]:
-    """Settings of :class:`isolatent.Recipe`."""
-    allowed = [field.name for field in fields(Recipe)]
-    for name in recipe:
-        if name not in allowed:
-            raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
-    try:
-        Recipe(**recipe)  # type: ignore[arg-type]
-    except TypeError as error:
-        raise ValueError(str(error)) from error
-    return recipe

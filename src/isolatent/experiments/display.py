@@ -1,4 +1,4 @@
-"""A table that fills in while runs finish; plain lines where there is no terminal."""
+"""Progress of a reproduction: a live table on a terminal, one line for each run elsewhere."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from isolatent.experiments.experiment import AnyCell, Experiment
 from isolatent.experiments.results import centre_and_spread, ours_heading, spread_text
 from isolatent.experiments.runner import Event
-from isolatent.experiments.spec import AnyCell, Experiment
 
 __all__ = ["ReproductionDisplay"]
 
-AROUND = 6  # lines of the table that are no rows
+FRAME_HEIGHT = 6  # lines of the table besides its rows
 
 
 class ReproductionDisplay:
-    """Shows a reproduction; used as a context manager and called with every event.
+    """Shows the progress of :func:`reproduce`: a context manager that is also its callback.
 
     Args:
-        experiment: What is run.
-        seeds: How many seeds each cell has.
-        quiet: Whether to show nothing.
-        console: Where to; standard output by default.
+        experiment: The experiment that is reproduced.
+        seeds: Number of seeds of each cell.
+        quiet: Show nothing.
+        console: The console to print to; by default standard output.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class ReproductionDisplay:
         self.console = console or Console(highlight=False)
         self.records: dict[str, dict[int, dict[str, Any]]] = {c.name: {} for c in experiment.cells}
         self.running: list[tuple[str, int]] = []
-        self.recent: list[str] = []  # cells, those that changed last at the end
+        self.recent: list[str] = []  # names of cells, the one that changed last at the end
         self.total, self.finished = len(experiment.cells) * seeds, 0
         self.live = not quiet and self.console.is_terminal
-        self._lock = threading.RLock()  # runs are started from threads of joblib
+        self._lock = threading.RLock()  # joblib starts runs from several threads
 
     def __enter__(self) -> Self:
         if self.live:
@@ -75,7 +75,7 @@ class ReproductionDisplay:
                 self.running.remove(key)
                 if not self.quiet and not self.live:
                     line = self._line(event.run.cell, event.record)
-                    # As text: brackets in an error are no markup.
+                    # Text, since rich would interpret brackets in an error as markup.
                     self.console.print(Text(line), soft_wrap=True)
             if event.kind != "skipped":
                 self.recent = [name for name in self.recent if name != key[0]] + [key[0]]
@@ -83,26 +83,24 @@ class ReproductionDisplay:
                 self._live.update(self.table())
 
     def table(self) -> Table:
-        """The cells, or those that changed last if all would not fit on the screen."""
+        """Return a table of all cells, or of the most recent ones if all would not fit."""
+        ours = ours_heading({cell.centre for cell in self.experiment.cells})
         table = Table(
-            *("cell", "score", self._ours(), "seeds", "paper [%]", ""),
+            *("cell", "score", ours, "seeds", "paper [%]", ""),
             title=self.experiment.name,
             caption=f"{self.finished} of {self.total} runs",
         )
-        room = max(4, self.console.height - AROUND)
+        height = max(4, self.console.height - FRAME_HEIGHT)
         names = [cell.name for cell in self.experiment.cells]
-        if len(names) > room:
-            newest = self.recent[-room:]
-            names = newest + [name for name in names if name not in newest][: room - len(newest)]
+        if len(names) > height:
+            newest = self.recent[-height:]
+            names = newest + [name for name in names if name not in newest][: height - len(newest)]
         for cell in self.experiment.cells:
             if cell.name in names:
-                table.add_row(*self._cells(cell))
+                table.add_row(*self._table_row(cell))
         return table
 
-    def _ours(self) -> str:
-        return ours_heading({cell.centre for cell in self.experiment.cells})
-
-    def _cells(self, cell: AnyCell) -> list[str]:
+    def _table_row(self, cell: AnyCell) -> list[str]:
         records = self.records[cell.name].values()
         scores = [s for r in records if (s := _score(cell, r)) is not None]
         ours = spread_text(*centre_and_spread(scores, cell.centre))
@@ -115,32 +113,34 @@ class ReproductionDisplay:
             cell.metrics[0],
             ours,
             f"{len(records)}/{self.seeds}",
-            _paper(cell),
+            _published_text(cell),
             ", ".join(notes),
         ]
 
     def _line(self, cell: AnyCell, record: dict[str, Any]) -> str:
         score = _score(cell, record)
-        told = record["error"] or ("" if score is None else f"{cell.metrics[0]} {score:.2f} %")
-        paper = _paper(cell)
-        beside = f" (paper {paper})" if paper and score is not None else ""
+        message = record["error"] or ("" if score is None else f"{cell.metrics[0]} {score:.2f} %")
+        published = _published_text(cell)
+        if published and score is not None:
+            message += f" (paper {published})"
         seconds = record.get("seconds", {}).get("total")
-        took = "" if seconds is None else f", {seconds:.0f} s"
+        if seconds is not None:
+            message += f", {seconds:.0f} s"
         count = f"[{self.finished}/{self.total}]"
-        return f"{count} {cell.name} seed {record['seed']}: {record['status']} {told}{beside}{took}"
+        return f"{count} {cell.name} seed {record['seed']}: {record['status']} {message}"
 
 
-def _headline(cell: AnyCell) -> str:
-    """The approach that counts: the model, or the last approach if it was not asked for."""
+def _main_approach(cell: AnyCell) -> str:
+    """Return ``"unsupervised"``, or the last approach of a cell without it."""
     return "unsupervised" if "unsupervised" in cell.approaches else cell.approaches[-1]
 
 
-def _paper(cell: AnyCell) -> str:
+def _published_text(cell: AnyCell) -> str:
     published = {str(approach): values for approach, values in cell.published.items()}
-    paper = published.get(_headline(cell), {}).get(cell.metrics[0])
+    paper = published.get(_main_approach(cell), {}).get(cell.metrics[0])
     return "" if paper is None else spread_text(paper.value, paper.spread)
 
 
 def _score(cell: AnyCell, record: dict[str, Any]) -> float | None:
-    score = record["scores"].get(_headline(cell), {}).get(cell.metrics[0])
+    score = record["scores"].get(_main_approach(cell), {}).get(cell.metrics[0])
     return None if score is None else 100 * float(score)

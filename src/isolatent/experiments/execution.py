@@ -1,4 +1,4 @@
-"""One run: from a cell and a seed to a record that JSON can hold."""
+"""Execute one run: train and score a cell with a seed, and return a record for JSON."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import block_mcc, block_r2, linear_r2, mcc
 from isolatent.evaluation.alignment import align_codes, correlation_matrix
 from isolatent.experiments.cells import Cell
+from isolatent.experiments.experiment import Run
 from isolatent.experiments.image_cells import ImageCell
-from isolatent.experiments.images import measured_on_images
+from isolatent.experiments.image_execution import execute_image_cell
 from isolatent.experiments.measures import (
     gradient_noise,
     scales,
@@ -33,8 +34,6 @@ from isolatent.experiments.measures import (
     total_variation,
 )
 from isolatent.experiments.predictions import expected_guarantee
-from isolatent.experiments.settings import plain
-from isolatent.experiments.spec import Run
 from isolatent.experiments.variants import (
     EnsembleByRow,
     NegativesOfAnchors,
@@ -46,55 +45,61 @@ from isolatent.training import ContrastiveICA, Recipe
 from isolatent.worlds import World
 from isolatent.worlds.declaration import from_dict
 
-__all__ = ["blank_record", "execute"]
+__all__ = ["execute", "new_record"]
 
-FORMAT = 1  # of the records
+RECORD_FORMAT = 1
 TEST_POINTS = 8192
-TEST_SEED = 1_000_003  # fresh points come from another stream than training
+TEST_SEED = 1_000_003  # test points have another seed than training
 SCATTER_POINTS = 200
 ONE_BY_ONE = ("mcc", "block_mcc")
 QUALITY_POINTS = 2048
-SUPERVISED_STEPS = 5000  # at most; regression needs a fraction of what contrast does
+SUPERVISED_STEPS = 5000  # at most; regression needs fewer than contrastive training
 
 
 def execute(run: Run, threads: int = 1) -> dict[str, Any]:
-    """Do a run; an error ends in a record that tells it, never in an exception.
+    """Execute a run and return its record; an error is recorded, never raised.
 
-    ``status`` is ``"done"``; ``"diverged"`` where the loss became infinite or NaN, which is a
-    result, too; or ``"failed"``.
+    ``status`` is ``"done"``; ``"diverged"`` if the loss became infinite or NaN, which is a result,
+    too; or ``"failed"``, with the error and its traceback.
+
+    Args:
+        run: The cell and the seed.
+        threads: Number of threads of torch and Numba.
     """
-    clock, cpu = time.perf_counter(), time.process_time()
-    record = blank_record(run, threads)
+    start, cpu = time.perf_counter(), time.process_time()
+    record = new_record(run, threads)
     try:
         with _threads(threads), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", IsolatentWarning)
             if isinstance(run.cell, ImageCell):
-                record |= measured_on_images(run.cell, run.seed)
+                record |= execute_image_cell(run.cell, run.seed)
             else:
                 _measure(run.cell, run.seed, record)
-        told = [str(w.message) for w in caught if issubclass(w.category, IsolatentWarning)]
-        record["warnings"] = told
+        record["warnings"] = [
+            str(w.message) for w in caught if issubclass(w.category, IsolatentWarning)
+        ]
     except FloatingPointError as error:
         record |= {"status": "diverged", "error": str(error)}
     except Exception as error:
         record |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
         record["traceback"] = traceback.format_exc(limit=-5)
-    record["seconds"]["total"] = round(time.perf_counter() - clock, 2)
-    record["seconds"]["cpu"] = round(time.process_time() - cpu, 2)  # hardly grows on a busy machine
+    record["seconds"]["total"] = round(time.perf_counter() - start, 2)
+    # Processor time hardly depends on the load of the machine.
+    record["seconds"]["cpu"] = round(time.process_time() - cpu, 2)
     return record
 
 
-def blank_record(run: Run, threads: int) -> dict[str, Any]:
-    """What is known of a run before it begins."""
+def new_record(run: Run, threads: int) -> dict[str, Any]:
+    """Return the record of a run before its results: how it is made and how to repeat it."""
     return {
-        "format": FORMAT,
+        "format": RECORD_FORMAT,
         "experiment": run.experiment,
         "cell": run.cell.name,
         "seed": run.seed,
         "hash": run.hash,
         "status": "done",
         "error": None,
-        "spec": plain(run.cell),
+        "spec": run.cell.to_dict(),
         "scores": {},
         "seconds": {},
         "command": _command(run),
@@ -156,7 +161,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
 
 
 def _beside_factors(z: Any, h: Any, *, one_by_one: bool) -> dict[str, Any]:
-    """Correlations and a sample of factors and codes, aligned as the cell's first metric does."""
+    """Return correlations and a sample of factors and codes, aligned as the first metric does."""
     factors, codes = align_codes(z, h, one_by_one=one_by_one)
     pairs = (("true", factors), ("recovered", codes))
     return {
@@ -170,7 +175,7 @@ def _beside_factors(z: Any, h: Any, *, one_by_one: bool) -> dict[str, Any]:
 
 
 def cell_recipe(cell: Cell) -> Recipe | None:
-    """None stands for the estimator's own choice."""
+    """Return the recipe of a cell; None selects the estimator's default."""
     return Recipe(**cell.recipe) if cell.recipe else None  # type: ignore[arg-type]
 
 
@@ -222,7 +227,7 @@ def _rounded(values: Any) -> list[float]:
 
 
 def _command(run: Run) -> str:
-    """What to type to do this run again."""
+    """Return the command that repeats this run."""
     words = ["isolatent", "reproduce", run.source, "--cells", run.cell.name]
     return shlex.join([*words, "--first-seed", str(run.seed), "--seeds", "1"])
 
@@ -236,7 +241,7 @@ def _versions() -> dict[str, str]:
 
 @contextmanager
 def _threads(count: int) -> Iterator[None]:
-    """So many threads for torch and numba, and as before afterwards."""
+    """Set the number of threads of torch and Numba, and restore it afterwards."""
     before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(count)
     numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))

@@ -1,4 +1,4 @@
-"""Declarations as people write them, ``"Normal(std=0.1)"``, read without running Python."""
+"""Parse declarations written as calls, such as ``"Normal(std=0.1)"``, without evaluating them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 
 import numpy as np
 
-import isolatent.datasets  # noqa: F401  # declares SpriteMixing
+import isolatent.datasets  # noqa: F401  # defines SpriteMixing, which declared_classes() then lists
 from isolatent.checks import check_integer, check_real
 from isolatent.worlds.declaration import declared_classes, from_dict, to_dict
 
-__all__ = ["UnknownKindError", "declaration"]
+__all__ = ["UnknownClassError", "parse_declaration"]
 
-NESTED = {"Product": "spaces", "Independent": "parts"}  # their arguments are declarations
-LONGEST = 10_000  # elements of a list
+NESTED = {"Product": "spaces", "Independent": "parts"}  # classes whose arguments are declarations
+MAX_LIST_LENGTH = 10_000
 
 
-class UnknownKindError(ValueError):
-    """There is no such space, distribution or mixing.
+class UnknownClassError(ValueError):
+    """There is no space, distribution or mixing of this name.
 
     Args:
-        kind: What was written.
-        allowed: What may be.
+        kind: The name that was given.
+        allowed: The names that exist.
     """
 
     def __init__(self, kind: str, allowed: Iterable[str]) -> None:
@@ -33,47 +33,52 @@ class UnknownKindError(ValueError):
         super().__init__(f"kind must be one of {names}, got {kind!r}")
 
 
-def declaration(written: str | dict[str, Any]) -> dict[str, Any]:
-    """The plain data of a space, a distribution or a mixing, complete with its defaults.
+def parse_declaration(written: str | dict[str, Any]) -> dict[str, Any]:
+    """Return the plain data of a space, distribution or mixing, with all its defaults.
 
     Args:
         written: A call, such as ``"Box(10)"``, whose arguments are numbers, strings, lists, sums
-            and multiples of lists, or ``linspace(first, last, count)``; or the dictionary that
-            ``World.to_dict`` gives.
+            and multiples of lists, or ``linspace(first, last, count)``; or a dictionary as
+            ``World.to_dict`` returns it.
 
     Example:
-        >>> declaration("Box(2)")
+        >>> parse_declaration("Box(2)")
         {'kind': 'Box', 'n': 2, 'low': 0.0, 'high': 1.0}
-        >>> declaration("AnisotropicNormal([5.0] * 2 + linspace(1, 3, 2))")["weights"]
+        >>> parse_declaration("AnisotropicNormal([5.0] * 2 + linspace(1, 3, 2))")["weights"]
         [5.0, 5.0, 1.0, 3.0]
     """
-    spec = _read(written) if isinstance(written, str) else written
-    if isinstance(kind := spec.get("kind"), str) and kind not in declared_classes():
-        raise UnknownKindError(kind, declared_classes())
+    spec = _parse_text(written) if isinstance(written, str) else written
+    if isinstance(kind := spec.get("kind"), str):
+        _find_class(kind)
     return to_dict(from_dict(spec))
 
 
-def _read(text: str) -> dict[str, Any]:
+def _find_class(kind: str) -> type[Any]:
+    known = declared_classes()
+    if kind not in known:
+        raise UnknownClassError(kind, known)
+    return known[kind]
+
+
+def _parse_text(text: str) -> dict[str, Any]:
     try:
-        return _call(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError) as error:  # the latter two if nested deeply
+        return _parse_call(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, RecursionError, MemoryError) as error:  # the last two if nested deeply
         raise ValueError(f"{text!r} is not a declaration such as 'Box(10)'") from error
 
 
-def _call(node: ast.expr) -> dict[str, Any]:
+def _parse_call(node: ast.expr) -> dict[str, Any]:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise ValueError(f"{ast.unparse(node)!r} is not a declaration such as 'Box(10)'")
     kind = node.func.id
-    known = declared_classes()
-    if kind not in known:
-        raise UnknownKindError(kind, known)
+    declared = _find_class(kind)
     if kind in NESTED:
         if node.keywords:
-            raise ValueError(f"{kind} takes declarations alone, got {ast.unparse(node)!r}")
-        return {"kind": kind, NESTED[kind]: [_call(argument) for argument in node.args]}
-    values = [_value(argument) for argument in node.args]
-    named = {keyword.arg: _value(keyword.value) for keyword in node.keywords}
-    signature = inspect.signature(known[kind])
+            raise ValueError(f"{kind} takes declarations only, got {ast.unparse(node)!r}")
+        return {"kind": kind, NESTED[kind]: [_parse_call(argument) for argument in node.args]}
+    values = [_parse_value(argument) for argument in node.args]
+    named = {keyword.arg: _parse_value(keyword.value) for keyword in node.keywords}
+    signature = inspect.signature(declared)
     try:
         bound = signature.bind(*values, **named)  # type: ignore[arg-type]
     except TypeError as error:
@@ -82,25 +87,27 @@ def _call(node: ast.expr) -> dict[str, Any]:
     return {"kind": kind, **bound.arguments}
 
 
-def _value(node: ast.expr) -> Any:
+def _parse_value(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=bool() | int() | float() | str()):
             return node.value
-        case ast.UnaryOp(op=ast.USub()) if isinstance(value := _value(node.operand), int | float):
+        case ast.UnaryOp(op=ast.USub()) if isinstance(
+            value := _parse_value(node.operand), int | float
+        ):
             return -value
         case ast.List():
-            return [_value(element) for element in node.elts]
+            return [_parse_value(element) for element in node.elts]
         case ast.BinOp(op=ast.Mult() | ast.Add()):
-            left, right = _value(node.left), _value(node.right)
+            left, right = _parse_value(node.left), _parse_value(node.right)
             if isinstance(left, list) and isinstance(node.op, ast.Add) and isinstance(right, list):
                 return left + right
             if isinstance(left, list) and isinstance(node.op, ast.Mult):
-                most = LONGEST // max(1, len(left))
+                most = MAX_LIST_LENGTH // max(1, len(left))
                 return left * check_integer(
                     "the multiple of a list", right, at_least=0, at_most=most
                 )
         case ast.Call(func=ast.Name(id="linspace"), args=[first, last, count], keywords=[]):
-            return _linspace(_value(first), _value(last), _value(count))
+            return _linspace(_parse_value(first), _parse_value(last), _parse_value(count))
     raise ValueError(
         f"{ast.unparse(node)!r} must be a number, a string, a list, or linspace(first, last, count)"
     )
@@ -109,5 +116,5 @@ def _value(node: ast.expr) -> Any:
 def _linspace(first: Any, last: Any, count: Any) -> list[float]:
     check_real("first of linspace", first)
     check_real("last of linspace", last)
-    check_integer("count of linspace", count, at_least=1, at_most=LONGEST)
+    check_integer("count of linspace", count, at_least=1, at_most=MAX_LIST_LENGTH)
     return [float(value) for value in np.linspace(first, last, count)]

@@ -1,4 +1,4 @@
-"""Cells whose worlds are images with known factors."""
+"""Cells of an experiment whose world is a set of images with known factors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, field_serializer, field_validator, model_validator
+from pydantic import Field, field_serializer, model_validator
 from torch import nn
 
 from isolatent.baselines import AdaGVAE, AdaMLVAE, BetaVAE, SlowVAE
@@ -21,21 +21,20 @@ from isolatent.datasets import (
     read_transitions,
     synthetic_transitions,
 )
-from isolatent.experiments.cells import check_recipe
-from isolatent.experiments.settings import Setting, Spec, one_of
+from isolatent.experiments.cells import CellFields, Spec, one_of
 from isolatent.files import digest_file
 from isolatent.pairs import FactorPairs
 from isolatent.training import ContrastiveICA, Recipe
 
 __all__ = ["IMAGE_METRICS", "METHODS", "ImageCell", "ImageModelSpec", "ImageWorldSpec"]
 
-IMAGES = ("sprites", "dsprites")
-PAIRS = ("uni", "lap", "nat")
+IMAGE_SETS = ("sprites", "dsprites")
+PAIR_TYPES = ("uni", "lap", "nat")
 CONTRASTIVE = ("alignuniform", "infonce")
 VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
-ENCODERS = ("conv", "pooled")
+IMAGE_ENCODERS = ("conv", "pooled")
 METHODS = (*CONTRASTIVE, *VAES)
-VAE_SETTINGS = ("max_steps", "batch_size", "learning_rate")
+VAE_PARAMETERS = ("max_steps", "batch_size", "learning_rate")
 IMAGE_METRICS = (
     *("beta_vae", "factor_vae", "mig", "disentanglement", "completeness", "informativeness"),
     *("modularity", "explicitness", "sap", "mcc"),
@@ -43,41 +42,46 @@ IMAGE_METRICS = (
 
 
 class ImageWorldSpec(Spec):
-    """Where images and their pairs come from.
+    """The images of a cell and how pairs of them are drawn.
 
     Attributes:
-        images: ``"sprites"``, rendered here, or ``"dsprites"``, the original file, which must be in
-            the directory that ``ISOLATENT_DATA`` names.
-        pairs: ``"uni"``, ``"lap"`` or ``"nat"``: see :mod:`isolatent.pairs`.
-        rate: For ``"lap"``: the rate of the transitions, by default 1.
-        transitions: For ``"nat"``: a CSV file of recorded ones, by a path from the directory of the
-            TOML file or, if it is not there, from the current one. Results have its name and the
-            SHA-256 of its contents, on which they depend. Without it a made-up table stands in, of
-            which results say so.
-        continuous: For ``"nat"``: whether position and scale take values between those of the grid.
+        images: ``"sprites"``, rendered by this package, or ``"dsprites"``, the original file, read
+            from the directory that the environment variable ``ISOLATENT_DATA`` names.
+        pairs: The transitions between the factors of a pair: ``"uni"``
+            (:class:`~isolatent.datasets.UniformFactorChange`), ``"lap"``
+            (:class:`~isolatent.datasets.LaplaceTransitions`) or ``"nat"``
+            (:class:`~isolatent.datasets.RecordedTransitions`).
+        rate: The rate of ``"lap"`` transitions, by default 1.
+        transitions: The CSV file of ``"nat"`` transitions. A relative path is looked up in the
+            directory of the TOML file, then in the current directory. Results store the file's name
+            and the SHA-256 of its contents, not its path. By default
+            :func:`~isolatent.datasets.synthetic_transitions` are used, and results say so.
+        continuous: Whether position and scale of ``"nat"`` pairs take values between those of the
+            grid.
     """
 
-    images: Annotated[str, one_of(IMAGES)]
-    pairs: Annotated[str, one_of(PAIRS)]
+    images: Annotated[str, one_of(IMAGE_SETS)]
+    pairs: Annotated[str, one_of(PAIR_TYPES)]
     rate: float | None = Field(default=None, gt=0)
     transitions: str | None = None
     continuous: bool = False
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.pairs != "nat" and (self.continuous or self.transitions is not None):
-            raise ValueError(f"continuous and transitions go with pairs 'nat', got {self.pairs!r}")
+            raise ValueError(f"continuous and transitions require pairs 'nat', got {self.pairs!r}")
         if self.pairs != "lap" and self.rate is not None:
-            raise ValueError(f"rate goes with pairs 'lap', got {self.pairs!r}")
+            raise ValueError(f"rate requires pairs 'lap', got {self.pairs!r}")
         if self.continuous and self.images != "sprites":
-            raise ValueError(f"continuous goes with images 'sprites', got {self.images!r}")
+            raise ValueError(f"continuous requires images 'sprites', got {self.images!r}")
         return self
 
     @field_serializer("transitions", when_used="json-unless-none")
-    def _told(self, transitions: str) -> str:
-        """The file without its directory, which is none of a result's business; its contents are.
+    def _name_and_digest(self, transitions: str) -> str:
+        """Return the name of the file and the SHA-256 of its contents, without its directory.
 
-        What is no file, as this text itself once it is read again, stays as it is.
+        A text that is not the path of a file, such as this function's own result read back from a
+        record, is returned unchanged but for the directory.
         """
         path = Path(transitions).expanduser()
         if not path.is_file():
@@ -85,62 +89,64 @@ class ImageWorldSpec(Spec):
         return f"{path.name} sha256:{digest_file(path)}"
 
     def build(self) -> FactorPairs:
-        """The pairs; their ``world`` is the world."""
+        """Return the source of pairs; its attribute ``world`` holds the images."""
         world: FactorWorld = Sprites() if self.images == "sprites" else load_dsprites()
         if self.pairs == "uni":
             return FactorPairs(world, UniformFactorChange())
         if self.pairs == "lap":
             return FactorPairs(world, LaplaceTransitions(1.0 if self.rate is None else self.rate))
-        return FactorPairs(world, self._recorded(), continuous=self.continuous)
+        return FactorPairs(world, self._recorded_transitions(), continuous=self.continuous)
 
-    def _recorded(self) -> RecordedTransitions:
+    def _recorded_transitions(self) -> RecordedTransitions:
         if self.transitions is None:
             return synthetic_transitions()
         return read_transitions(os.path.expanduser(self.transitions))
 
 
 class ImageModelSpec(Spec):
-    """What is trained on images.
+    """The model that a cell trains on images.
 
     Attributes:
-        method: ``"alignuniform"`` (L_AU) or ``"infonce"`` for a contrastive encoder, or one of the
-            VAEs.
-        n_components: Codes.
-        p: Of the contrastive losses: the power of their norm, by default 1.
-        alpha: Of L_AU: the share of uniformity.
-        encoder: Of the contrastive losses: ``"conv"``, as the VAEs have, or ``"pooled"``, which
-            costs a small part of it.
-        beta: Of the VAEs.
+        method: ``"alignuniform"`` (L_AU) or ``"infonce"`` for a contrastive encoder, or the name of
+            a VAE: ``"beta_vae"``, ``"slow_vae"``, ``"ada_gvae"`` or ``"ada_mlvae"``.
+        n_components: Number of codes.
+        p: The exponent of the norm in contrastive losses, by default 1.
+        alpha: The weight of uniformity in L_AU.
+        encoder: The encoder of contrastive losses: ``"conv"``, the same as that of the VAEs, or
+            ``"pooled"``, a perceptron on downsampled images, at a small fraction of the cost.
+        beta: The weight of the KL term of a VAE, by default that of its class.
     """
 
     method: Annotated[str, one_of(METHODS)]
     n_components: int = Field(default=10, ge=2)
     p: float | None = Field(default=None, ge=1)
     alpha: float | None = Field(default=None, gt=0, lt=1)
-    encoder: Annotated[str, one_of(ENCODERS)] = "conv"
+    encoder: Annotated[str, one_of(IMAGE_ENCODERS)] = "conv"
     beta: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
-    def _settings_of_the_method(self) -> Self:
+    def _check_parameters_of_method(self) -> Self:
         if self.alpha is not None and self.method != "alignuniform":
-            raise ValueError(f"alpha goes with method 'alignuniform', got {self.method!r}")
+            raise ValueError(f"alpha requires method 'alignuniform', got {self.method!r}")
         if self.alpha is None and self.method == "alignuniform":
             raise ValueError("alpha must be given for method 'alignuniform'")
         if self.p is not None and not self.contrastive:
-            raise ValueError(f"p goes with {' and '.join(CONTRASTIVE)}, got {self.method!r}")
+            raise ValueError(
+                f"p requires method {' or '.join(map(repr, CONTRASTIVE))}, got {self.method!r}"
+            )
         if self.encoder != "conv" and not self.contrastive:
             raise ValueError(f"encoder of {self.method!r} must be 'conv', got {self.encoder!r}")
         if self.beta is not None and self.method not in VAES:
-            raise ValueError(f"beta goes with the methods {', '.join(VAES)}, got {self.method!r}")
+            raise ValueError(f"beta requires a method of {', '.join(VAES)}, got {self.method!r}")
         return self
 
     @property
     def contrastive(self) -> bool:
-        """Whether it is an encoder alone, without a decoder."""
+        """Whether the model is a contrastive encoder, which has no decoder."""
         return self.method in CONTRASTIVE
 
     def build(self, recipe: dict[str, Any], seed: int) -> Any:
-        """The estimator, not yet trained."""
+        """Return the estimator, not yet fitted."""
         if not self.contrastive:
             options: dict[str, Any] = {} if self.beta is None else {"beta": self.beta}
             return VAES[self.method](self.n_components, random_state=seed, **options, **recipe)
@@ -164,13 +170,13 @@ class ImageModelSpec(Spec):
         )
 
 
-class ImageCell(Setting):
-    """A world of images and a model of it; with a seed it is a run.
+class ImageCell(CellFields):
+    """A world of images and a model to train on it; a cell and a seed make a run.
 
     Attributes:
-        world: Where images and their pairs come from.
-        model: What is trained on them.
-        recipe: Settings of :class:`isolatent.Recipe` for contrastive encoders, or ``max_steps``,
+        world: The images and how pairs of them are drawn.
+        model: The model that is trained.
+        recipe: Parameters of :class:`isolatent.Recipe` for contrastive encoders, or ``max_steps``,
             ``batch_size`` and ``learning_rate`` of a VAE.
     """
 
@@ -179,19 +185,14 @@ class ImageCell(Setting):
     approaches: list[Annotated[str, one_of(("unsupervised",))]] = Field(default=["unsupervised"])
     metrics: list[Annotated[str, one_of(IMAGE_METRICS)]] = Field(default=["mcc"], min_length=1)
 
-    @field_validator("recipe")
-    @classmethod
-    def _known_settings(cls, recipe: dict[str, int | float]) -> dict[str, int | float]:
-        return check_recipe(recipe)
-
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.world.continuous and self.metrics != ["mcc"]:
             raise ValueError(f"metrics of continuous factors must be 'mcc', got {self.metrics}")
-        unknown = set(self.recipe) - set(VAE_SETTINGS)
+        unknown = set(self.recipe) - set(VAE_PARAMETERS)
         if unknown and not self.model.contrastive:
             raise ValueError(
-                f"recipe of {self.model.method!r} must have some of {', '.join(VAE_SETTINGS)}, "
+                f"recipe of {self.model.method!r} may have {', '.join(VAE_PARAMETERS)}, "
                 f"got {sorted(unknown)}"
             )
         return self

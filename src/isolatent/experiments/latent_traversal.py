@@ -1,4 +1,4 @@
-"""What each code does, as pictures: images along one code while the others stay."""
+"""Latent traversals: images along one code while the other codes stay fixed."""
 
 from __future__ import annotations
 
@@ -11,35 +11,41 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from isolatent.experiments.views import sample_factors
 from isolatent.pairs import FactorPairs
 
-__all__ = ["DEAD", "png", "strips"]
+__all__ = ["DEAD", "encode_png", "latent_traversal", "sample_test_factors"]
 
-POOL = 50_000  # images to choose the nearest from
-FIRM = 3.0  # how many times as much as the others the moved code counts in distances
+CANDIDATES = 50_000  # images among which the nearest is searched
+MOVED_WEIGHT = 3.0  # weight of the moved code in distances, relative to the other codes
 COLUMNS = 9
-ENDS = (2.0, 98.0)  # percentiles between which a code is moved
-DEAD = 0.1  # a code whose standard deviation is less than this share of the largest
-STRIP_SEED = 2_000_003
+PERCENTILES = (2.0, 98.0)  # of a code, between which it is moved
+DEAD = 0.1  # a code is dead if its standard deviation is below this share of the largest
+TRAVERSAL_SEED = 2_000_003
 
 Array = NDArray[Any]
 
 
-def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
-    """Images along each code, from its 2nd to its 98th percentile.
+def latent_traversal(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
+    """Return images along each code, from its 2nd to its 98th percentile.
 
-    The other codes stay at those of one image in the middle of all. A model with a decoder draws
-    what it thinks of (``"decoded"``); of an encoder alone the image whose codes are nearest is
-    shown (``"nearest"``), in units of each code's standard deviation, the moved code counting three
-    times: where several codes know one factor, it could not move otherwise. Codes that are almost
-    dead count in units of the largest one instead: in their own, noise would choose the images.
+    The other codes stay at those of the image nearest to the median of all codes. A model with a
+    decoder decodes each point (``"decoded"``). For an encoder without decoder, the image with the
+    nearest codes is shown (``"nearest"``): distances are in units of each code's standard
+    deviation, and the moved code has weight 3, since it could not move otherwise where several
+    codes encode the same factor. Dead codes are measured in units of the largest standard
+    deviation: in their own unit, noise would determine the images.
+
+    Args:
+        model: A fitted estimator with ``transform`` and, optionally, ``decode``.
+        pairs: The pairs on which the model was trained.
+        seed: Seed of the images.
 
     Returns:
-        ``kind``; ``rows``, a PNG in base64 for each code; ``spreads``, the standard deviation of
-        each as a share of the largest; the ``columns`` of each row, and their ``size`` in pixels.
+        ``kind``, ``"decoded"`` or ``"nearest"``; ``rows``, a PNG in base64 for each code;
+        ``spreads``, the standard deviation of each code as a share of the largest; ``columns``, the
+        number of images in a row; ``size``, the width of an image in pixels.
     """
-    y = sample_factors(pairs, POOL, Generator().manual_seed(seed + STRIP_SEED))
+    y = sample_test_factors(pairs, CANDIDATES, Generator().manual_seed(seed + TRAVERSAL_SEED))
     codes = np.concatenate(
         [np.asarray(model.transform(pairs.observe(part))) for part in y.split(2048)]
     )
@@ -50,13 +56,13 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
     wanted = np.repeat(middle[None], codes.shape[1] * COLUMNS, 0)
     for k in range(codes.shape[1]):
         moved = slice(k * COLUMNS, (k + 1) * COLUMNS)
-        low, high = np.percentile(codes[:, k], ENDS)
+        low, high = np.percentile(codes[:, k], PERCENTILES)
         wanted[moved, k] = np.linspace(low, high, COLUMNS)
     if hasattr(model, "decode"):
         kind, images = "decoded", np.asarray(model.decode(wanted))
     else:
         weights = 1 / np.repeat(scale[None], codes.shape[1], 0)
-        np.fill_diagonal(weights, FIRM / scale)
+        np.fill_diagonal(weights, MOVED_WEIGHT / scale)
         chosen = [
             _nearest(codes, point, weights[row // COLUMNS]) for row, point in enumerate(wanted)
         ]
@@ -67,31 +73,52 @@ def strips(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
         "spreads": [float(f"{share:.3g}") for share in deviations / largest],
         "columns": COLUMNS,
         "size": int(images.shape[-1]),
-        "rows": [base64.b64encode(png(_joined(row))).decode() for row in tiles],
+        "rows": [base64.b64encode(encode_png(_concatenate(row))).decode() for row in tiles],
     }
+
+
+def sample_test_factors(pairs: FactorPairs, count: int, generator: Generator) -> Tensor:
+    """Draw the factors of ``count`` images like those the model was trained on.
+
+    These are values with the distribution of the pairs' first elements if the pairs are continuous,
+    otherwise uniform indices into the grid.
+
+    Example:
+        >>> import torch, isolatent as iso
+        >>> moves = iso.datasets.synthetic_transitions()
+        >>> pairs = FactorPairs(iso.datasets.Sprites(), moves, continuous=True)
+        >>> y = sample_test_factors(pairs, 4, torch.Generator().manual_seed(0))
+        >>> y.dtype, pairs.observe(y).shape
+        (torch.float64, torch.Size([4, 1, 64, 64]))
+    """
+    if not pairs.continuous:
+        return pairs.world.sample_factors(count, generator)
+    transitions: Any = pairs.transitions  # RecordedTransitions, as FactorPairs has checked
+    values: Tensor = transitions.sample_values(pairs.world, count, generator)[0]
+    return values
 
 
 def _nearest(codes: Array, point: Array, weights: Array) -> int:
     return int(np.square((codes - point) * weights).sum(1).argmin())
 
 
-def _joined(tiles: Array) -> Array:
-    """Images (columns, C, H, W) side by side as one picture (H, width, C), in bytes."""
+def _concatenate(tiles: Array) -> Array:
+    """Return images (columns, C, H, W) side by side as one uint8 image (H, columns · W, C)."""
     columns, channels, height, width = tiles.shape
     picture = tiles.transpose(2, 0, 3, 1).reshape(height, columns * width, channels)
     return np.round(255 * np.clip(picture, 0, 1)).astype(np.uint8)
 
 
-def png(picture: Array | Tensor) -> bytes:
-    r"""A picture (height, width, 1 or 3), of bytes, as a PNG file.
+def encode_png(image: Array | Tensor) -> bytes:
+    r"""Return a uint8 image (height, width, 1 or 3) as a PNG file.
 
     Example:
-        >>> png(np.zeros((2, 3, 1), np.uint8))[:4]
+        >>> encode_png(np.zeros((2, 3, 1), np.uint8))[:4]
         b'\x89PNG'
     """
-    pixels = np.asarray(picture)
+    pixels = np.asarray(image)
     height, width, channels = pixels.shape
-    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each begins with "not filtered"
+    lines = np.zeros((height, 1 + width * channels), np.uint8)  # each starts with filter type 0
     lines[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, {1: 0, 3: 2}[channels], 0, 0, 0)
     parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))

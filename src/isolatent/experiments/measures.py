@@ -1,4 +1,4 @@
-"""What a run records beside its scores."""
+"""Measurements of a run beside its scores: curve, total variation, gradient noise, scale."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CURVE_POINTS = 100
 
 
 def thin_curve(history: list[Step]) -> list[dict[str, float]]:
-    """At most so many points of a run: always the last, and those where something was measured."""
+    """Return at most ``CURVE_POINTS`` steps, always the last, of those that were validated."""
     measured = [step for step in history if step.held_out is not None] or history
     every = max(1, -(-len(measured) // CURVE_POINTS))
     kept = measured[::-1][::every][::-1]
@@ -43,10 +43,10 @@ def thin_curve(history: list[Step]) -> list[dict[str, float]]:
 
 
 def total_variation(world: World) -> float | None:
-    r"""The distance :math:`\tfrac12\int|p(z) - u(z)|\,dz` of the marginal from uniform.
+    r"""Return the total variation :math:`\tfrac12\int|p(z) - u(z)|\,dz` of marginal and uniform.
 
-    It is :math:`E_u(1 - p/u)_+`, an average of numbers between 0 and 1 over uniform points. None
-    where the density is not known with its constant, or nothing is uniform.
+    Estimated as :math:`E_u(1 - p/u)_+`, the mean of values between 0 and 1 over uniform points.
+    None if the density is not normalised or the space is unbounded.
     """
     space, marginal = world.space, world.marginal
     if not space.bounded or not marginal.normalised(space):
@@ -60,10 +60,11 @@ def total_variation(world: World) -> float | None:
 def gradient_noise(
     model: ContrastiveICA, source: PairSource, batch: int, seed: int
 ) -> dict[str, float | bool]:
-    r"""How far the gradients of single batches are from their mean, at the trained encoder.
+    r"""Return the norm of the mean gradient and the deviation of batch gradients from it.
 
-    With g the gradient for the encoder's weights on one of 16 batches: ``signal`` is
-    :math:`|E g|`, ``noise`` is :math:`\sqrt{E|g - E g|^2}`. ``largest_loss`` shows heavy tails.
+    With g the gradient with respect to the trained encoder's weights on one of 16 batches,
+    ``signal`` is :math:`|E g|` and ``noise`` is :math:`\sqrt{E|g - E g|^2}`. ``largest_loss``
+    shows heavy tails.
     """
     generator = Generator().manual_seed(seed + 1)
     encoder, loss = model.encoder_, model.loss_
@@ -90,12 +91,13 @@ def gradient_noise(
 def scales(
     cell: Cell, loss: nn.Module, z: np.ndarray[Any, Any], h: np.ndarray[Any, Any]
 ) -> dict[str, Any]:
-    """The learned scale or weights, beside the true ones where both are in the same unit.
+    """Return the learned scale or weights, and the true ones if both have the same unit.
 
-    One value, or one for each factor: the weight of its code. ``"kappa"`` is that of a vMF
-    density, ``"weight"`` the λ of exp(-½ Σ λ d²), ``"rate"`` the λ of exp(-λ Σ d^p). Off the sphere
-    codes have a unit of their own: weights are those that distances of the factors have by the
-    linear fit of codes to factors, and there is no true rate to put beside a learned one.
+    ``learned`` is one number, or one for each factor: the weight of its code. ``name`` is
+    ``"kappa"`` for the κ of a vMF density, ``"weight"`` for the λ of exp(-½ Σ λ d²) and ``"rate"``
+    for the λ of exp(-λ Σ d^p). Outside the sphere the unit of the codes is arbitrary: weights are
+    transformed to distances of factors by the linear fit of codes to factors, and a learned rate
+    has no true rate to compare with.
     """
     if isinstance(loss, AnInfoNCE | EnsembleByRow | NegativesOfAnchors):
         weights = loss.weights.detach().double().numpy()
@@ -118,7 +120,7 @@ def scales(
 
 
 def _true_weights(cell: Cell) -> Any:
-    """Λ of each way, less that of the negatives; None where the conditional has none."""
+    """Return Λ of each conditional minus Λ of the negatives; None if a conditional has no Λ."""
     ways = [_weights(way, cell.world.n) for way in cell.world.conditional]
     if None in ways:
         return None

@@ -1,4 +1,4 @@
-"""Results beside what was published."""
+"""Tables of results beside published scores, as text, CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isolatent.checks import check_one_of
-from isolatent.experiments.settings import CENTRES
+from isolatent.experiments.cells import CENTRES
 from isolatent.experiments.store import Store
 
 __all__ = [
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 FORMATS = ("markdown", "csv", "parquet")
-CLOSE = 0.5  # points
-NOT_IDENTIFIED = 80.0  # per cent, below which the factors were not found one by one
-# Where the paper's claim is a failure: what is said if it fails here, too, and if it does not.
+CLOSE = 0.5  # percentage points
+NOT_IDENTIFIED = 80.0  # per cent; below it the single factors are not identified
+# Verdicts on a claimed failure: confirmed or not.
 LIMITS = ("fails as published", "identified here, not in the paper")
-CLAIMED_LIMITS = ("fails as claimed", "identified, against the claim")  # there is no figure
+CLAIMED_LIMITS = ("fails as claimed", "identified, against the claim")  # no published score
 
 
 @dataclass(frozen=True)
@@ -43,20 +43,20 @@ class Row:
     """One score of one cell, in per cent.
 
     Attributes:
-        experiment: Of the cell.
-        cell: Its name.
+        experiment: Name of the experiment.
+        cell: Name of the cell.
         approach: ``"identity"``, ``"supervised"`` or ``"unsupervised"``.
-        metric: The score.
-        ours: The mean or the median over seeds.
-        deviation: The sample standard deviation over seeds, or the median absolute deviation; of
-            two or more.
-        centre: Which of them: ``"mean"`` or ``"median"``, for the paper's figure, too.
-        seeds: How many runs gave the score.
-        runs: How many have ended, also those that diverged or failed.
-        published: The paper's mean or median.
-        spread: The paper's deviation.
-        difference: Ours less the paper's.
-        verdict: What :func:`verdict` says.
+        metric: Name of the metric.
+        ours: Our mean or median over seeds.
+        deviation: Our sample standard deviation or median absolute deviation over seeds; None
+            with fewer than two seeds.
+        centre: ``"mean"`` or ``"median"``, for our score and the published one.
+        seeds: Number of runs that gave the score.
+        runs: Number of runs that ended, with those that diverged or failed.
+        published: The published mean or median.
+        spread: The published deviation.
+        difference: Our score minus the published one.
+        verdict: The result of :func:`verdict`.
     """
 
     experiment: str
@@ -75,7 +75,7 @@ class Row:
 
 
 def tabulate(store: Store) -> list[Row]:
-    """A row for each metric of each approach of each cell that was asked for."""
+    """Return a row for each metric of each approach of each cell of the stored experiments."""
     return [
         row
         for experiment in store.experiments()
@@ -84,7 +84,11 @@ def tabulate(store: Store) -> list[Row]:
 
 
 def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The rows of one experiment, as ``Store.experiments`` and ``Store.records`` give it.
+    """Return the rows of one experiment.
+
+    Args:
+        experiment: An experiment as ``Store.experiments`` returns it.
+        records: Its records as ``Store.records`` returns them.
 
     Example:
         >>> paper = {"unsupervised": {"mcc": {"value": 99.0}}}
@@ -142,9 +146,9 @@ def _row(
 def centre_and_spread(
     values: Sequence[float], centre: str = "mean"
 ) -> tuple[float | None, float | None]:
-    """The mean and the sample standard deviation, or the median and the median absolute deviation.
+    """Return mean and sample standard deviation, or median and median absolute deviation.
 
-    None where there is no value; a spread takes two.
+    Both are None without values; the spread is None with fewer than two.
 
     Example:
         >>> centre_and_spread([1.0, 2.0, 9.0], "median"), centre_and_spread([1.0, 3.0])
@@ -169,14 +173,14 @@ def verdict(
     limits: bool = False,
     ended: Sequence[str] = (),
 ) -> str:
-    """What our score says about a published one, in per cent.
+    """Compare our score with a published one, both in per cent.
 
     Args:
-        ours: Our mean or median; None if no run gave one.
-        published: The paper's.
-        spread: Its deviation.
-        limits: Whether the claim is that the factors are not identified.
-        ended: How the runs ended, for those that gave no score.
+        ours: Our mean or median; None if no run gave a score.
+        published: The published mean or median.
+        spread: The published deviation.
+        limits: Whether the claim is that the factors are *not* identified.
+        ended: The status of the runs, which is the verdict if none gave a score.
 
     Example:
         >>> verdict(99.8, 99.86, 0.01), verdict(55.0, 58.26, 3.0, limits=True)
@@ -198,7 +202,7 @@ def verdict(
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """One table for each experiment."""
+    """Return one Markdown table for each experiment."""
     lines: list[str] = []
     for experiment in dict.fromkeys(row.experiment for row in rows):
         own = [row for row in rows if row.experiment == experiment]
@@ -218,14 +222,14 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def spread_text(value: float | None, spread: float | None) -> str:
-    """``99.42 ± 0.05``."""
+    """Format a score and its spread, such as ``99.42 ± 0.05``."""
     if value is None:
         return ""
     return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread:.2f}"
 
 
 def ours_heading(centres: Collection[str]) -> str:
-    """The heading of a column of ours.
+    """Return the heading of the column of our scores.
 
     Example:
         >>> ours_heading({"mean"}), ours_heading({"median"})
@@ -238,18 +242,18 @@ def ours_heading(centres: Collection[str]) -> str:
 
 
 def ours_text(row: Row, mixed: bool = False) -> str:
-    """Ours with its deviation; in a table that mixes them, medians are marked."""
+    """Format our score and its deviation; medians are marked in a table that mixes both."""
     text = spread_text(row.ours, row.deviation)
     return f"{text} (median)" if mixed and text and row.centre == "median" else text
 
 
 def seeds_text(row: Row) -> str:
-    """``3``, or ``2 of 3`` where a run gave no score."""
+    """Format the number of seeds: ``3``, or ``2 of 3`` if a run gave no score."""
     return str(row.seeds) if row.seeds == row.runs else f"{row.seeds} of {row.runs}"
 
 
 def as_csv(rows: Sequence[Row]) -> str:
-    """A line for each row, and a header."""
+    """Return the rows as CSV with a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
     writer.writeheader()
@@ -258,7 +262,6 @@ def as_csv(rows: Sequence[Row]) -> str:
 
 
 def _write_parquet(rows: Sequence[Row], path: Path) -> None:
-    """The same as a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -270,12 +273,12 @@ def _write_parquet(rows: Sequence[Row], path: Path) -> None:
 
 
 def export(rows: Sequence[Row], path: Path, kind: str | None = None) -> None:
-    """Write the rows to a file, in the format of its name unless another is asked for."""
+    """Write rows to a file; the default format follows from the file's suffix."""
     suffixes = {".md": "markdown", ".csv": "csv", ".parquet": "parquet"}
     if kind is None:
         if path.suffix not in suffixes:
             raise ValueError(
-                f"the file must end in {', '.join(suffixes)}, or give a format, got {path.name!r}"
+                f"the file must end in {', '.join(suffixes)} or have a format, got {path.name!r}"
             )
         kind = suffixes[path.suffix]
     check_one_of("format", kind, FORMATS)

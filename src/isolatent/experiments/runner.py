@@ -1,4 +1,4 @@
-"""Running experiments: what is left to do, how long, and who is told."""
+"""Reproduce an experiment: execute the runs that are not stored yet, within a time budget."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from isolatent.checks import check_integer, check_real
 from isolatent.experiments.backends import check_backend, map_runs
-from isolatent.experiments.spec import Experiment, Run
+from isolatent.experiments.experiment import Experiment, Run
 from isolatent.experiments.store import Store
 
 __all__ = ["Event", "Summary", "reproduce", "select_cells"]
@@ -18,12 +18,12 @@ __all__ = ["Event", "Summary", "reproduce", "select_cells"]
 
 @dataclass(frozen=True)
 class Event:
-    """Something happened to a run.
+    """A change of the state of a run, passed to the callback of :func:`reproduce`.
 
     Attributes:
-        kind: ``"skipped"`` (it was finished before), ``"started"`` or ``"finished"``.
+        kind: ``"skipped"`` (the store holds the result), ``"started"`` or ``"finished"``.
         run: The run.
-        record: Its record, once finished, now or before.
+        record: Its record, unless the run has only started.
     """
 
     kind: str
@@ -33,7 +33,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Summary:
-    """How many runs were skipped, done, diverged, failed, and left for want of time."""
+    """Number of runs that were skipped, done, diverged or failed, and left by the time budget."""
 
     skipped: int = 0
     done: int = 0
@@ -43,11 +43,11 @@ class Summary:
 
 
 def select_cells(experiment: Experiment, pattern: str) -> Experiment:
-    """The experiment with only the cells whose names match a pattern such as ``"box_*"``."""
+    """Return the experiment restricted to cells whose names match a pattern such as ``"box_*"``."""
     kept = [cell for cell in experiment.cells if fnmatch.fnmatchcase(cell.name, pattern)]
     if not kept:
         names = ", ".join(cell.name for cell in experiment.cells)
-        raise ValueError(f"no cell of {experiment.name} matches {pattern!r}; there are {names}")
+        raise ValueError(f"no cell of {experiment.name} matches {pattern!r}; cells are {names}")
     return experiment.model_copy(update={"cells": kept})
 
 
@@ -59,20 +59,21 @@ def reproduce(
     backend: str = "local",
     jobs: int | None = None,
     budget: float | None = None,
-    tell: Callable[[Event], None] = lambda event: None,
+    callback: Callable[[Event], None] = lambda event: None,
 ) -> Summary:
-    """Do every cell with every seed that is not yet in the store.
+    """Execute every cell with every seed, skipping runs that are already stored.
 
-    Each record is stored as soon as it is there, so an interruption loses the runs under way.
+    Each record is stored as soon as its run is finished: an interruption loses only the runs in
+    progress, and calling the function again resumes.
 
     Args:
         experiment: The cells.
-        store: Where records are and go.
-        seeds: Of the worlds and trainings.
+        store: The directory of records.
+        seeds: Seeds of the worlds and of training.
         backend: ``"local"`` or ``"ray"``.
-        jobs: Runs at a time; by default one for each core.
+        jobs: Number of parallel runs; by default the number of cores.
         budget: Minutes after which no further run is started.
-        tell: Called with every event.
+        callback: Called with every event.
     """
     if budget is not None:
         check_real("budget", budget, at_least=0)
@@ -81,32 +82,32 @@ def reproduce(
     if jobs is not None:
         check_integer("jobs", jobs, at_least=1)
     check_backend("backend", backend)
-    # Nothing is written before all that was asked for is known to be possible.
+    # All arguments are checked by now: an invalid one leaves no file behind.
     deadline = None if budget is None else time.monotonic() + 60 * budget
     store.write_experiment(experiment)
-    # Cells with the same settings share a hash, so it is not enough.
+    # Cells that differ in unhashed fields only share a hash.
     stored = {(r["cell"], r["seed"], r.get("hash")): r for r in store.records(experiment.name)}
     runs = experiment.runs(seeds)
     waiting = []
     for run in runs:
         if store.has(run):
-            tell(Event("skipped", run, stored.get((run.cell.name, run.seed, run.hash))))
+            callback(Event("skipped", run, stored.get((run.cell.name, run.seed, run.hash))))
         else:
             waiting.append(run)
     counts = {"skipped": len(runs) - len(waiting), "done": 0, "diverged": 0, "failed": 0}
     started = 0
 
-    def in_time() -> Iterator[Run]:
+    def runs_within_budget() -> Iterator[Run]:
         nonlocal started
         for run in waiting:
             if deadline is not None and time.monotonic() >= deadline:
                 return
             started += 1
-            tell(Event("started", run))
+            callback(Event("started", run))
             yield run
 
-    for run, record in map_runs(in_time(), backend, jobs):
+    for run, record in map_runs(runs_within_budget(), backend, jobs):
         store.write(run, record)
         counts[record["status"]] += 1
-        tell(Event("finished", run, record))
+        callback(Event("finished", run, record))
     return Summary(**counts, left=len(waiting) - started)

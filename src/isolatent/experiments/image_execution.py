@@ -1,4 +1,4 @@
-"""Runs on images with known factors: training, every metric, and pictures of what codes do."""
+"""Execute one run on images: training, disentanglement metrics and a latent traversal."""
 
 from __future__ import annotations
 
@@ -13,26 +13,25 @@ from isolatent.evaluation import evaluate_disentanglement, mcc
 from isolatent.evaluation.alignment import correlation_matrix
 from isolatent.evaluation.scores import correlated_columns
 from isolatent.experiments.image_cells import ImageCell
-from isolatent.experiments.latent_traversal import strips
+from isolatent.experiments.latent_traversal import latent_traversal, sample_test_factors
 from isolatent.experiments.measures import thin_curve
 from isolatent.experiments.predictions import expected_guarantee
-from isolatent.experiments.views import sample_factors
 from isolatent.pairs import FactorPairs
 
-__all__ = ["measured_on_images"]
+__all__ = ["execute_image_cell"]
 
-FITTED, HELD_OUT = 10_000, 5_000  # examples of the metrics
+N_TRAIN, N_HELD_OUT = 10_000, 5_000  # examples on which metrics are fitted and evaluated
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003
 
 Array = NDArray[Any]
 
 
-def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
-    """Train the cell's model and measure it."""
+def execute_image_cell(cell: ImageCell, seed: int) -> dict[str, Any]:
+    """Train the cell's model and return the part of the record that depends on it."""
     pairs = cell.world.build()
     model = cell.model.build(dict(cell.recipe), seed)
-    clock = time.perf_counter()
+    start = time.perf_counter()
     model.fit(pairs)
     trained = time.perf_counter()
     scores, intervals = _scores(model, pairs, seed)
@@ -46,11 +45,11 @@ def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
         "curve": thin_curve(model.history_),
         "correlation": _correlation(model, pairs, seed),
         "factors": list(pairs.world.names),
-        "categories": [pairs.world.names[f] for f in _categories(pairs)],
-        "strips": strips(model, pairs, seed),
+        "categories": [pairs.world.names[f] for f in _categorical_factors(pairs)],
+        "strips": latent_traversal(model, pairs, seed),
         "guarantee": expected_guarantee(cell).to_dict(),
         "seconds": {
-            "unsupervised": round(trained - clock, 2),
+            "unsupervised": round(trained - start, 2),
             "metrics": round(time.perf_counter() - trained, 2),
         },
     }
@@ -59,16 +58,17 @@ def measured_on_images(cell: ImageCell, seed: int) -> dict[str, Any]:
 def _scores(
     model: Any, pairs: FactorPairs, seed: int
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Every metric on the grid, with 95 % intervals; of continuous factors MCC alone."""
+    """Return all metrics with their 95 % intervals; for continuous factors MCC only."""
     if pairs.continuous:
-        y, codes = _tested(model, pairs, seed)
+        y, codes = _test_codes(model, pairs, seed)
         return {"mcc": mcc(y, codes, method="spearman")}, {}
     result = evaluate_disentanglement(
-        model.code_module(),  # it has no guarantee: the card says what is not proven, once
+        # The bare encoder has no guarantee, so that no warning repeats what the record's card says.
+        model.code_module(),
         pairs.world,
         seed,
-        train=FITTED,
-        held_out=HELD_OUT,
+        train=N_TRAIN,
+        held_out=N_HELD_OUT,
     )
     scores = {name: float(interval.value) for name, interval in result.scores.items()}
     bounds = {name: [float(i.low), float(i.high)] for name, i in result.scores.items()}
@@ -76,32 +76,32 @@ def _scores(
 
 
 def _correlation(model: Any, pairs: FactorPairs, seed: int) -> list[list[float]]:
-    """|Rank correlation| of each factor (rows) with each code; 0 where a code is dead.
+    """Return |rank correlation| of each factor (rows) with each code; 0 for a constant code.
 
-    The values of a category have no order: there it is the root of the share of the variance of a
-    code's ranks that lies between values.
+    The values of a categorical factor have no order. Its rows hold the correlation ratio η of the
+    code's ranks instead: the square root of the share of their variance between categories.
     """
-    y, codes = _tested(model, pairs, seed)
+    y, codes = _test_codes(model, pairs, seed)
     factors, ranks = correlated_columns(y, codes, "spearman")
     matrix = correlation_matrix(factors, ranks)
-    for f in _categories(pairs):
+    for f in _categorical_factors(pairs):
         matrix[f] = _correlation_ratio(y[:, f], ranks)
     return np.round(matrix, 4).tolist()
 
 
 def _correlation_ratio(y: Array, standardised: Array) -> Array:
-    """The root of the share of each column's variance that lies between the values of y."""
+    """Return η of each standardised column, the root of its share of variance between values."""
     _, value, counts = np.unique(y, return_inverse=True, return_counts=True)
     sums = np.zeros((len(counts), standardised.shape[1]))
     np.add.at(sums, value, standardised)
     return np.sqrt((np.square(sums) / counts[:, None]).sum(0) / len(y))
 
 
-def _categories(pairs: FactorPairs) -> list[int]:
+def _categorical_factors(pairs: FactorPairs) -> list[int]:
     return [f for f, categorical in enumerate(pairs.world.categorical) if categorical]
 
 
-def _tested(model: Any, pairs: FactorPairs, seed: int) -> tuple[Any, Any]:
-    """Fresh factors, and the codes of their images."""
-    y = sample_factors(pairs, TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
+def _test_codes(model: Any, pairs: FactorPairs, seed: int) -> tuple[Any, Any]:
+    """Draw test factors and encode their images."""
+    y = sample_test_factors(pairs, TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
     return y.numpy(), model.transform(pairs.observe(y))
