@@ -29,7 +29,7 @@ __all__ = [
 Array: TypeAlias = npt.NDArray[Any]
 FilePath: TypeAlias = str | os.PathLike[str]
 
-SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
+READABLE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 SESSION_ARRAYS = ("session", "groups")  # default names of the session ids in an .npz file
 CHUNK_VALUES = 2**22  # values processed at a time: 32 MB in float64
 MAX_LISTED = 8  # column names listed in a message
@@ -168,8 +168,10 @@ def _check_path(path: FilePath) -> tuple[Path, str]:
     """Return the path and its suffix in lower case if it is an existing file of a known format."""
     path = Path(path)
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(f"{path}: must end in one of {', '.join(SUFFIXES)}, got {suffix!r}")
+    if suffix not in READABLE_SUFFIXES:
+        raise ValueError(
+            f"{path}: must end in one of {', '.join(READABLE_SUFFIXES)}, got {suffix!r}"
+        )
     if path.is_dir():
         raise IsADirectoryError(f"{path}: is a directory, not a file")
     if not path.exists():
