@@ -23,7 +23,7 @@ from torch import Generator, nn
 import isolatent as iso
 from isolatent.encoders import MLP, BoxHead, PrincipalAxes, SphereHead, Straightening, Whitening
 from isolatent.pairs import WorldPairs
-from isolatent.training import Training, fit_encoder
+from isolatent.training import ContrastiveTraining, train
 from paper_rows import ROWS, N, Row, make_world
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/recipe_ablations.json"
@@ -101,13 +101,14 @@ def run(row: Row, variant: Variant, max_steps: int, seed: int) -> dict[str, Any]
         MLP(N, N, hidden=variant.hidden, skip=variant.skip),
         *HEADS[space](),
     )
-    training = Training(
+    training = ContrastiveTraining(
         encoder, _loss(row, variant), recipe, generator, _saturated(row, variant, recipe.batch_size)
     )
-    best, _ = fit_encoder(training, source, source.sample(TEST_PAIRS, generator))
+    held_out = iso.Batch(*source.sample(TEST_PAIRS, generator))
+    best = train(training, source, held_out)["network"]
     z, _ = world.sample_latents(TEST_PAIRS, Generator().manual_seed(seed + 1_000_003))
-    h = training.encode_all(best, world.observe(z))
-    pairs = [training.encode_all(best, x) for x in source.sample(CALIBRATION_PAIRS, generator)]
+    h = training.encode(best, world.observe(z))
+    pairs = [training.encode(best, x) for x in source.sample(CALIBRATION_PAIRS, generator)]
     if variant.calibrate and training.saturated_at is not None and space == "box":
         h = Straightening(N, p).fit(pairs[0], pairs[1])(h)
     if variant.calibrate and "aniso" in row.name:

@@ -8,12 +8,23 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from torch import nn
 
+from isolatent.contrast import AnInfoNCE, Ensemble
 from isolatent.experiments.expressions import parse_declaration
-from isolatent.theory import CONDITIONALS, MARGINALS, POTENTIALS, SPACES, check_beliefs
-from isolatent.training import Recipe
-from isolatent.training.assembly import ENCODERS, LOSSES
-from isolatent.worlds import Distribution, Mixing, Space, World
+from isolatent.pairs import WorldPairs
+from isolatent.theory import (
+    CONDITIONALS,
+    MARGINALS,
+    POTENTIALS,
+    SPACES,
+    Beliefs,
+    Guarantee,
+    derive_guarantee,
+)
+from isolatent.training import ContrastiveICA, Recipe
+from isolatent.training.assembly import ENCODERS, LOSS_CLASSES
+from isolatent.worlds import Distribution, Identity, Mixing, Space, World
 from isolatent.worlds.declaration import from_dict
 
 __all__ = [
@@ -32,8 +43,8 @@ APPROACHES = ("identity", "supervised", "unsupervised")
 METRICS = ("linear_r2", "mcc", "block_r2", "block_mcc")
 BLOCK_METRIC = re.compile(r"linear_r2_block([1-9]\d*)")
 MEASURES = ("total_variation", "gradient_noise")
-# Beside the losses of the estimator: one AnInfoNCE for each way of making positives.
-LOSS_NAMES = (*LOSSES, "ensemble")
+# The losses of the estimator, and an ensemble with one AnInfoNCE for each conditional.
+LOSS_NAMES = (*LOSS_CLASSES, "ensemble")
 CENTRES = ("mean", "median")
 FILE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
 
@@ -216,16 +227,16 @@ Declared = Annotated[dict[str, Any], BeforeValidator(_declared)]
 
 
 class WorldSpec(Spec):
-    """Where the data of a cell come from; each part is a declaration.
+    """The world of a cell; each part is a declaration.
 
     Attributes:
-        space: Where the latents live.
-        marginal: How anchors are distributed.
-        conditional: How positives are, around their anchors: one way, or a list of several, each
-            of which makes as many of the pairs.
-        mixing: How latents are observed.
-        negatives: How each anchor's own negatives are distributed around it, if it has such.
-        negatives_per_anchor: How many of them.
+        space: Space of the latents.
+        marginal: Distribution of the anchors.
+        conditional: Distribution of positives around their anchors; or a list of several, each of
+            which makes an equal share of the pairs.
+        mixing: Map from latents to observations.
+        negatives: Distribution of negatives around their anchor, if batches carry such negatives.
+        negatives_per_anchor: Number of these negatives for each anchor.
     """
 
     space: Declared
@@ -238,7 +249,7 @@ class WorldSpec(Spec):
     negatives_per_anchor: int = Field(default=16, ge=1)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> WorldSpec:
+    def _check_parts(self) -> Self:
         space = from_dict(self.space)
         parts = [("marginal", self.marginal), *(("conditional", way) for way in self.conditional)]
         if self.negatives is not None:
@@ -262,43 +273,67 @@ class WorldSpec(Spec):
         """Number of latents."""
         return int(from_dict(self.space).n)
 
-    def build(self, seed: int) -> list[World]:
-        """One world for each way of making positives; they share latents and mixing."""
+    def build(self, seed: int, mixing: Mixing | None = None) -> WorldPairs:
+        """Return the pairs of the world; their attribute ``world`` is the world.
+
+        Args:
+            seed: Seed of the world.
+            mixing: Mixing instead of the declared one.
+        """
         space, marginal = from_dict(self.space), from_dict(self.marginal)
-        return [
-            World(space, marginal, from_dict(way), from_dict(self.mixing), seed=seed)
-            for way in self.conditional
-        ]
+        ways = [from_dict(way) for way in self.conditional]
+        mixing = from_dict(self.mixing) if mixing is None else mixing
+        return WorldPairs(
+            World(space, marginal, ways[0], mixing, seed=seed),
+            conditionals=ways if len(ways) > 1 else None,
+            negatives=None if self.negatives is None else from_dict(self.negatives),
+            n_negatives=self.negatives_per_anchor,
+        )
 
 
 class ModelSpec(Spec):
-    """What the model believes and minimises; the names are those of ``ContrastiveICA``."""
+    """The beliefs and the loss of a model; the names are those of ``ContrastiveICA``."""
 
     space: Annotated[str, one_of(SPACES)]
-    marginal: Annotated[str, one_of(MARGINALS)] = "uniform"
+    marginal: Annotated[str, one_of(MARGINALS)]
     conditional: Annotated[str, one_of(CONDITIONALS)]
     p: float | None = None
     loss: Annotated[str, one_of(LOSS_NAMES)] = "infonce"
     potentials: Annotated[str, one_of(POTENTIALS)] | None = None
     encoder: Annotated[str, one_of(ENCODERS)] = "mlp"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_beliefs(cls, written: Any) -> Any:
+        """Fill in the marginal and the conditional that beliefs imply where none is written."""
+        if not isinstance(written, dict) or written.get("space") not in SPACES:
+            return written
+        implied = Beliefs(written["space"])
+        defaults = {"marginal": implied.marginal, "conditional": implied.conditional}
+        return defaults | written
+
     @model_validator(mode="after")
-    def _consistent(self) -> ModelSpec:
-        check_beliefs(self.space, self.marginal, self.conditional, self.p)
+    def _check_beliefs(self) -> Self:
+        _ = self.beliefs
         return self
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What the model believes about the world."""
+        return Beliefs(self.space, self.marginal, self.conditional, self.p)
 
 
 class Cell(CellFields):
     """A world of latents and a model of it; with a seed it is a run.
 
     Attributes:
-        world: Where data come from.
-        model: What is trained on them.
-        recipe: Settings of :class:`isolatent.Recipe` that differ from the default ones.
-        approaches: What is scored: ``"identity"``, the observations as they are; ``"supervised"``,
+        world: The world.
+        model: The model that is trained on it.
+        recipe: Settings of :class:`isolatent.Recipe` that differ from the defaults.
+        approaches: Codes to score: ``"identity"``, the observations themselves; ``"supervised"``,
             the same encoder trained on true factors; ``"unsupervised"``, the model.
-        blocks: The factors of each block, for block-aware scores.
-        measure: What else is measured: ``"total_variation"`` between the marginal and the uniform
+        blocks: Factors of each block, for block-aware scores.
+        measure: Further measurements: ``"total_variation"`` between the marginal and the uniform
             density, ``"gradient_noise"`` of the trained model.
     """
 
@@ -314,7 +349,7 @@ class Cell(CellFields):
     measure: list[Annotated[str, one_of(MEASURES)]] = Field(default=[])
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_cell(self) -> Self:
         if self.blocks is not None:
             found = sorted(factor for block in self.blocks for factor in block)
             if found != [*range(self.world.n)]:
@@ -333,3 +368,48 @@ class Cell(CellFields):
                 f"got {self.model.loss!r}"
             )
         return self
+
+    def estimator(self, seed: int) -> ContrastiveICA:
+        """Return the model, not yet fitted."""
+        n, loss = self.world.n, self._loss()
+        return ContrastiveICA(
+            n,
+            space=self.model.space,
+            marginal=self.model.marginal,
+            conditional=self.model.conditional,
+            p=self.model.p,
+            loss=loss,
+            potentials=self.model.potentials if isinstance(loss, str) else None,
+            encoder=self.model.encoder,
+            recipe=Recipe(**self.recipe) if self.recipe else None,  # type: ignore[arg-type]
+            random_state=seed,
+            accelerator="cpu",
+        )
+
+    def _loss(self) -> str | nn.Module:
+        if self.model.loss == "ensemble":
+            return Ensemble([AnInfoNCE(self.world.n) for _ in self.world.conditional])
+        if self.world.negatives is not None:
+            return AnInfoNCE(self.world.n, symmetric=False, negatives_from="given")
+        return self.model.loss
+
+    def guarantee(self) -> Guarantee:
+        """Return what theory claims for the model in this world, before it is trained.
+
+        An estimator derives its guarantee from declared beliefs; here the world is known, so
+        beliefs that do not hold show as a gap.
+        """
+        declared, by_name = self.model.beliefs, isinstance(self._loss(), str)
+        loss = "aninfonce" if self.model.loss == "ensemble" else self.model.loss
+        weighted = loss == "aninfonce" or declared.similarity == "weighted"
+        potentials = (self.model.potentials or declared.potentials(loss)) if by_name else "none"
+        return derive_guarantee(
+            Beliefs.of(self.world.build(seed=0, mixing=Identity())),
+            similarity="weighted" if weighted else declared.similarity,
+            similarity_p=2.0 if weighted else declared.exponent,
+            loss=loss,
+            potentials=potentials,
+            head=declared.head,
+            n_components=self.world.n,
+            n_factors=self.world.n,
+        )

@@ -33,17 +33,7 @@ from isolatent.experiments.measures import (
     thin_curve,
     total_variation,
 )
-from isolatent.experiments.predictions import expected_guarantee
-from isolatent.experiments.variants import (
-    EnsembleByRow,
-    NegativesOfAnchors,
-    OwnNegatives,
-    SeveralWays,
-)
-from isolatent.pairs import PairSource, WorldPairs
-from isolatent.training import ContrastiveICA, Recipe
-from isolatent.worlds import World
-from isolatent.worlds.declaration import from_dict
+from isolatent.training import Recipe
 
 __all__ = ["execute", "new_record"]
 
@@ -111,52 +101,49 @@ def new_record(run: Run, threads: int) -> dict[str, Any]:
 
 def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
     """Fill a record piece by piece, so that a run that diverges keeps what came before."""
-    worlds = cell.world.build(seed)
-    world = worlds[0]
+    pairs = cell.world.build(seed)
+    world = pairs.world
     z = world.sample_anchors(TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
     x = world.observe(z)
     scores, seconds = record["scores"], record["seconds"]
     measures: dict[str, Any] = {}
     record["measures"] = measures
-    record["guarantee"] = expected_guarantee(cell).to_dict()
+    record["guarantee"] = cell.guarantee().to_dict()
     if "total_variation" in cell.measure:
         measures["total_variation"] = total_variation(world)
     if "identity" in cell.approaches:
         scores["identity"] = _scores(z.numpy(), x.numpy(), cell)
     if "supervised" in cell.approaches:
         clock = time.perf_counter()
-        told = SupervisedEncoder(
+        supervised = SupervisedEncoder(
             cell.world.n,
             space=cell.model.space,
             encoder=cell.model.encoder,
             max_steps=min(int(cell.recipe.get("max_steps", SUPERVISED_STEPS)), SUPERVISED_STEPS),
             random_state=seed,
+            accelerator="cpu",
         ).fit(world)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
-        scores["supervised"] = _scores(z.numpy(), told.transform(x), cell)
+        scores["supervised"] = _scores(z.numpy(), supervised.transform(x), cell)
     if "unsupervised" in cell.approaches:
         clock = time.perf_counter()
-        source, loss = _pairs_and_loss(cell, worlds)
-        model = _model(cell, seed, loss)
+        model = cell.estimator(seed)
 
         def quality(encoder: nn.Module) -> float:
             with torch.no_grad():
                 return linear_r2(z[:QUALITY_POINTS], encoder(x[:QUALITY_POINTS]))
 
-        model.fit(source, quality=quality)
+        model.fit(pairs, quality=quality)
         seconds["unsupervised"] = round(time.perf_counter() - clock, 2)
         h = model.transform(x)
         scores["unsupervised"] = _scores(z.numpy(), h, cell)
         if "gradient_noise" in cell.measure:
-            measures["gradient_noise"] = gradient_noise(
-                model, source, (cell_recipe(cell) or Recipe()).batch_size, seed
-            )
-        scale = scales(cell, model.loss_, z.numpy(), h)
+            recipe = model.recipe or Recipe()
+            measures["gradient_noise"] = gradient_noise(model, pairs, recipe.batch_size, seed)
         record |= _beside_factors(z.numpy(), h, one_by_one=cell.metrics[0] in ONE_BY_ONE)
         record |= {
             "curve": thin_curve(model.history_),
-            "scale": scale,
-            "guarantee": expected_guarantee(cell, scale).to_dict(),
+            "scale": scales(cell, model.loss_, z.numpy(), h),
         }
 
 
@@ -172,41 +159,6 @@ def _beside_factors(z: Any, h: Any, *, one_by_one: bool) -> dict[str, Any]:
             for name, values in pairs
         },
     }
-
-
-def cell_recipe(cell: Cell) -> Recipe | None:
-    """Return the recipe of a cell; None selects the estimator's default."""
-    return Recipe(**cell.recipe) if cell.recipe else None  # type: ignore[arg-type]
-
-
-def _pairs_and_loss(cell: Cell, worlds: list[World]) -> tuple[PairSource, str | nn.Module]:
-    n, loss = cell.world.n, cell.model.loss
-    if cell.world.negatives is not None:
-        negatives = from_dict(cell.world.negatives)
-        source = OwnNegatives(worlds[0], negatives, cell.world.negatives_per_anchor)
-        return source, NegativesOfAnchors(n)
-    if len(worlds) == 1:
-        return WorldPairs(worlds[0]), loss
-    if loss == "ensemble":
-        return SeveralWays(worlds), EnsembleByRow(n, len(worlds))
-    return SeveralWays(worlds), loss
-
-
-def _model(cell: Cell, seed: int, loss: str | nn.Module) -> ContrastiveICA:
-    told = cell.model
-    return ContrastiveICA(
-        cell.world.n,
-        space=told.space,
-        marginal=told.marginal,
-        conditional=told.conditional,
-        p=told.p,
-        loss=loss,
-        potentials=told.potentials if isinstance(loss, str) else None,
-        encoder=told.encoder,
-        recipe=cell_recipe(cell),
-        random_state=seed,
-        accelerator="cpu",
-    )
 
 
 def _scores(z: Any, h: Any, cell: Cell) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from isolatent.datasets import (
 from isolatent.experiments.cells import CellFields, Spec, one_of
 from isolatent.files import digest_file
 from isolatent.pairs import FactorPairs
+from isolatent.theory import Beliefs, Guarantee, derive_guarantee
 from isolatent.training import ContrastiveICA, Recipe
 
 __all__ = ["IMAGE_METRICS", "METHODS", "ImageCell", "ImageModelSpec", "ImageWorldSpec"]
@@ -91,16 +92,22 @@ class ImageWorldSpec(Spec):
     def build(self) -> FactorPairs:
         """Return the source of pairs; its attribute ``world`` holds the images."""
         world: FactorWorld = Sprites() if self.images == "sprites" else load_dsprites()
+        recorded = None
+        if self.transitions is not None:
+            recorded = read_transitions(os.path.expanduser(self.transitions))
+        return self._pairs(world, recorded)
+
+    def beliefs(self) -> Beliefs:
+        """Return what is known of the world without reading any file."""
+        return Beliefs.of(self._pairs(Sprites(), None))
+
+    def _pairs(self, world: FactorWorld, recorded: RecordedTransitions | None) -> FactorPairs:
         if self.pairs == "uni":
             return FactorPairs(world, UniformFactorChange())
         if self.pairs == "lap":
             return FactorPairs(world, LaplaceTransitions(1.0 if self.rate is None else self.rate))
-        return FactorPairs(world, self._recorded_transitions(), continuous=self.continuous)
-
-    def _recorded_transitions(self) -> RecordedTransitions:
-        if self.transitions is None:
-            return synthetic_transitions()
-        return read_transitions(os.path.expanduser(self.transitions))
+        transitions = synthetic_transitions() if recorded is None else recorded
+        return FactorPairs(world, transitions, continuous=self.continuous)
 
 
 class ImageModelSpec(Spec):
@@ -145,23 +152,31 @@ class ImageModelSpec(Spec):
         """Whether the model is a contrastive encoder, which has no decoder."""
         return self.method in CONTRASTIVE
 
+    @property
+    def beliefs(self) -> Beliefs:
+        """What a contrastive encoder believes: free codes without potentials."""
+        power = 1.0 if self.p is None else self.p
+        if power in (1.0, 2.0):
+            return Beliefs("euclidean", "uniform", "laplace" if power == 1 else "normal")
+        return Beliefs("euclidean", "uniform", "gennorm", power)
+
     def build(self, recipe: dict[str, Any], seed: int) -> Any:
         """Return the estimator, not yet fitted."""
         if not self.contrastive:
             options: dict[str, Any] = {} if self.beta is None else {"beta": self.beta}
-            return VAES[self.method](self.n_components, random_state=seed, **options, **recipe)
-        power = 1.0 if self.p is None else self.p
-        conditional, p = {1.0: ("laplace", None), 2.0: ("normal", None)}.get(
-            power, ("gennorm", power)
-        )
+            return VAES[self.method](
+                self.n_components, random_state=seed, accelerator="cpu", **options, **recipe
+            )
+        beliefs = self.beliefs
         loss: str | nn.Module = "infonce"
         if self.alpha is not None:
-            loss = AlignUniform(alpha=self.alpha, p=power, own=True)
+            loss = AlignUniform(alpha=self.alpha, p=beliefs.exponent or 1.0, own=True)
         return ContrastiveICA(
             self.n_components,
-            space="euclidean",
-            conditional=conditional,
-            p=p,
+            space=beliefs.space,
+            marginal=beliefs.marginal,
+            conditional=beliefs.conditional,
+            p=beliefs.p,
             loss=loss,
             encoder=self.encoder,
             recipe=Recipe(**recipe),
@@ -196,3 +211,23 @@ class ImageCell(CellFields):
                 f"got {sorted(unknown)}"
             )
         return self
+
+    def estimator(self, seed: int) -> Any:
+        """Return the model, not yet fitted."""
+        return self.model.build(dict(self.recipe), seed)
+
+    def guarantee(self) -> Guarantee:
+        """Return what theory claims for the model in this world, before it is trained."""
+        if not self.model.contrastive:
+            return VAES[self.model.method]().guarantee_for(None)
+        declared = self.model.beliefs
+        return derive_guarantee(
+            self.world.beliefs(),
+            similarity=declared.similarity,
+            similarity_p=declared.exponent,
+            loss=self.model.method,
+            potentials=declared.potentials(self.model.method),
+            head=declared.head,
+            n_components=self.model.n_components,
+            n_factors=Sprites().n_factors,
+        )

@@ -15,7 +15,6 @@ from isolatent.evaluation.scores import correlated_columns
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.latent_traversal import latent_traversal, sample_test_factors
 from isolatent.experiments.measures import thin_curve
-from isolatent.experiments.predictions import expected_guarantee
 from isolatent.pairs import FactorPairs
 
 __all__ = ["execute_image_cell"]
@@ -30,7 +29,7 @@ Array = NDArray[Any]
 def execute_image_cell(cell: ImageCell, seed: int) -> dict[str, Any]:
     """Train the cell's model and return the part of the record that depends on it."""
     pairs = cell.world.build()
-    model = cell.model.build(dict(cell.recipe), seed)
+    model = cell.estimator(seed)
     start = time.perf_counter()
     model.fit(pairs)
     trained = time.perf_counter()
@@ -47,7 +46,7 @@ def execute_image_cell(cell: ImageCell, seed: int) -> dict[str, Any]:
         "factors": list(pairs.world.names),
         "categories": [pairs.world.names[f] for f in _categorical_factors(pairs)],
         "strips": latent_traversal(model, pairs, seed),
-        "guarantee": expected_guarantee(cell).to_dict(),
+        "guarantee": cell.guarantee().to_dict(),
         "seconds": {
             "unsupervised": round(trained - start, 2),
             "metrics": round(time.perf_counter() - trained, 2),

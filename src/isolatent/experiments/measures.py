@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Generator, nn
 
-from isolatent.contrast import AnInfoNCE, Dot, Lp
+from isolatent.contrast import AnInfoNCE, Dot, Ensemble, Lp
 from isolatent.evaluation.alignment import correlation_matrix
 from isolatent.evaluation.assignment import best_assignment
 from isolatent.experiments.cells import Cell
-from isolatent.experiments.variants import EnsembleByRow, NegativesOfAnchors
 from isolatent.pairs import PairSource
 from isolatent.training import ContrastiveICA, Step
 from isolatent.worlds import World
@@ -99,7 +98,7 @@ def scales(
     transformed to distances of factors by the linear fit of codes to factors, and a learned rate
     has no true rate to compare with.
     """
-    if isinstance(loss, AnInfoNCE | EnsembleByRow | NegativesOfAnchors):
+    if isinstance(loss, AnInfoNCE | Ensemble):
         weights = loss.weights.detach().double().numpy()
         if cell.model.space == "sphere":
             learned = weights[..., best_assignment(correlation_matrix(z, h))[1]]

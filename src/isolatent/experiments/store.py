@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from isolatent.files import file_name, write_json
 from isolatent.experiments.experiment import Experiment, Run, hashed_fields
+from isolatent.files import file_name, write_json
 
 __all__ = ["Store"]
 

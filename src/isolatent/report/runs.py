@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from isolatent.experiments.image_cells import ImageCell
-from isolatent.experiments.predictions import expected_guarantee
 from isolatent.experiments.results import Row as Result
 from isolatent.experiments.results import centre_and_spread, ours_text, rows_of, spread_text
 from isolatent.report.page import Cell, Facts, Page, Row, Score
@@ -204,7 +203,7 @@ def _guarantee(spec: Mapping[str, Any], record: Record) -> Mapping[str, Any] | N
     """The card of a run; that of images follows from the cell alone, so that all have one."""
     if "images" in (spec.get("world") or {}):
         try:
-            return expected_guarantee(ImageCell.model_validate(spec)).to_dict()
+            return ImageCell.model_validate(spec).guarantee().to_dict()
         except ValidationError:
             pass
     card = record.get("guarantee")
