@@ -16,7 +16,7 @@ TINY = {
 FAILING_MODEL = {**TINY["model"], "encoder": "conv"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny():
     """A cell that trains for four steps, as a table of a TOML file."""
     return TINY

@@ -1,4 +1,4 @@
-"""What is shown of a reproduction is what was asked for and what came of it, to the letter."""
+"""The display shows the cells of the experiment and their results, errors verbatim."""
 
 import io
 
@@ -10,12 +10,13 @@ from isolatent.experiments import Event, Experiment, ReproductionDisplay, reprod
 
 @pytest.fixture
 def shown(experiment):
-    """Give a display of two cells events; it gives what it wrote."""
+    """Return a function that passes events to a display and returns its output."""
 
-    def shown(events, *, asked=experiment, seeds=1, **options):
+    def shown(events, *, experiment=experiment, seeds=1, **options):
         text = io.StringIO()
         options = {"width": 100, "height": 40} | options
-        with ReproductionDisplay(asked, seeds, console=Console(file=text, **options)) as display:
+        console = Console(file=text, **options)
+        with ReproductionDisplay(experiment, seeds, console=console) as display:
             for event in events:
                 display(event)
         return text.getvalue()
@@ -26,14 +27,8 @@ def shown(experiment):
 def record_of(run, score=0.9, **about):
     scores = {"unsupervised": {"linear_r2": score}, "identity": {"linear_r2": 0.25}}
     record = {"status": "done", "error": None, "seconds": {"total": 1.0}, "scores": scores}
-    return (
-        record
-        | {"cell": run.cell.name, "seed": run.seed, "hash": run.hash}
-        | {
-            "spec": run.cell.to_dict(),
-            **about,
-        }
-    )
+    record |= {"cell": run.cell.name, "seed": run.seed, "hash": run.hash}
+    return record | {"spec": run.cell.to_dict(), **about}
 
 
 def events(experiment):
@@ -43,7 +38,7 @@ def events(experiment):
 
 
 def rows(text):
-    """The cells of each line of the last table that was drawn."""
+    """Return the columns of each line of the last table, by cell."""
     lines = [line.split("│") for line in text.splitlines() if "│" in line]
     return {line[1].strip(): [part.strip() for part in line[2:-1]] for line in lines}
 
@@ -54,7 +49,7 @@ def test_plain_lines_without_a_terminal(experiment, shown):
     assert second.startswith("[2/2] second")
 
 
-def test_a_row_fills_in_on_a_terminal(experiment, shown):
+def test_the_table_is_updated_on_a_terminal(experiment, shown):
     first, _ = experiment.runs([0])
     on = {"force_terminal": True}
     begun = [Event("started", first)]
@@ -69,8 +64,8 @@ def test_a_row_fills_in_on_a_terminal(experiment, shown):
     assert rows(text)["second"][1] == "90.00"
 
 
-def test_an_error_is_shown_to_the_letter(experiment, shown):
-    """Brackets are markup to rich: it would swallow some and stumble over others."""
+def test_an_error_is_shown_verbatim(experiment, shown):
+    """Rich would interpret brackets as markup: it would omit some and fail on others."""
     (run, _) = experiment.runs([0])
     error = "ValueError: x [/tmp/a] y [batch] [bold]z :smile: \\[a]"
     failed = record_of(run, status="failed", error=error, scores={})
@@ -80,14 +75,14 @@ def test_an_error_is_shown_to_the_letter(experiment, shown):
 
 
 @pytest.mark.parametrize("approaches", [["identity", "unsupervised"], ["unsupervised", "identity"]])
-def test_the_headline_is_the_model_in_whatever_order(tiny, shown, approaches):
+def test_the_unsupervised_score_is_shown_in_any_order_of_approaches(tiny, shown, approaches):
     paper = {"unsupervised": 99.0, "identity": 60.0}
     cell = {"name": "first", **tiny, "approaches": approaches, "published": paper}
-    asked = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
-    assert "linear_r2 90.00 % (paper 99.00)" in shown(events(asked), asked=asked)
+    own = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
+    assert "linear_r2 90.00 % (paper 99.00)" in shown(events(own), experiment=own)
     cell |= {"approaches": ["identity"], "published": {"identity": 60.0}}
-    asked = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
-    assert "linear_r2 25.00 % (paper 60.00)" in shown(events(asked), asked=asked)
+    own = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
+    assert "linear_r2 25.00 % (paper 60.00)" in shown(events(own), experiment=own)
 
 
 def stand_in(runs, *about):
@@ -95,10 +90,10 @@ def stand_in(runs, *about):
         yield run, record_of(run, 0.5, started="2")
 
 
-def test_of_what_was_stored_only_what_was_asked_for_is_shown(
-    tiny, experiment, store, monkeypatch, shown
+def test_stored_results_are_shown_for_unchanged_cells_and_requested_seeds_only(
+    tiny, store, monkeypatch, shown
 ):
-    """One cell as it was, one that has changed, one that failed; and a seed that is not asked."""
+    """The store holds an unchanged, a changed and a failed cell, and a seed not requested."""
     monkeypatch.setattr("isolatent.experiments.runner.map_runs", stand_in)
     before = [{"name": name, **tiny} for name in ("same", "changed", "broken")]
     before = Experiment.model_validate({"name": "own", "title": "", "cells": before})
@@ -108,25 +103,25 @@ def test_of_what_was_stored_only_what_was_asked_for_is_shown(
         store.write(run, record_of(run, {"same": 0.9, "changed": 0.8}.get(run.cell.name), **about))
     same, changed, broken = before.cells
     changed = changed.model_copy(update={"recipe": {"max_steps": 5, "batch_size": 16}})
-    asked = before.model_copy(update={"cells": [same, changed, broken]})
+    after = before.model_copy(update={"cells": [same, changed, broken]})
     seen = []
-    reproduce(asked, store, [0], callback=seen.append)
+    reproduce(after, store, [0], callback=seen.append)
     begun = [event for event in seen if event.kind != "finished"]
-    on = {"force_terminal": True, "asked": asked}
+    on = {"force_terminal": True, "experiment": after}
     assert {name: row[1:] for name, row in rows(shown(begun, **on)).items() if name != "cell"} == {
         "same": ["90.00", "1/1", "", ""],
         "changed": ["", "0/1", "", "1 running"],
         "broken": ["", "0/1", "", "1 running"],
     }
-    after = rows(shown(seen, **on))
-    assert [after[name][1] for name in ("same", "changed", "broken")] == ["90.00", "50.00", "50.00"]
-    # Changed back: the first result is there still, though the store was last asked for another.
+    table = rows(shown(seen, **on))
+    assert [table[name][1] for name in ("same", "changed", "broken")] == ["90.00", "50.00", "50.00"]
+    # Changed back: the first result is still stored.
     seen = []
     reproduce(before, store, [0], callback=seen.append)
-    assert rows(shown(seen, force_terminal=True, asked=before))["changed"][1] == "80.00"
+    assert rows(shown(seen, force_terminal=True, experiment=before))["changed"][1] == "80.00"
 
 
-def test_quiet_is_quiet(experiment):
+def test_a_quiet_display_writes_nothing(experiment):
     text = io.StringIO()
     with ReproductionDisplay(experiment, 1, quiet=True, console=Console(file=text)) as display:
         for event in events(experiment):

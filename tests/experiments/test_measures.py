@@ -1,3 +1,5 @@
+"""Measures of a run agree with integrals and with weights known by construction."""
+
 import numpy as np
 import pytest
 import torch
@@ -17,10 +19,14 @@ def test_total_variation_of_a_vmf_by_integration():
     assert total_variation(world) == pytest.approx(exact, abs=3e-3)
 
 
-def test_total_variation_where_nothing_is_uniform():
+def test_total_variation_is_none_on_an_unbounded_space_and_zero_for_a_uniform_marginal():
     plane = World(Euclidean(2), Normal(1.0), Normal(1.0), Identity())
     assert total_variation(plane) is None
     assert total_variation(World(Sphere(3), Uniform(), VonMisesFisher(1.0), Identity())) == 0
+
+
+def cell_of(tiny, world, model):
+    return Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
 
 
 def test_weights_are_those_of_each_factors_code(tiny):
@@ -28,28 +34,28 @@ def test_weights_are_those_of_each_factors_code(tiny):
     h = -z[:, [2, 0, 1]] + 0.1  # code 1 is factor 0, code 2 is factor 1, code 0 is factor 2
     world = {"space": "Sphere(3)", "conditional": "AnisotropicNormal([4.0, 5.0, 6.0])"}
     model = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
-    cell = Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
+    cell = cell_of(tiny, world, model)
     found = scales(cell, AnInfoNCE(3, weights=[1.0, 2.0, 3.0]), z, h)
     assert found["learned"] == pytest.approx([2.0, 3.0, 1.0])
     assert found["true"] == [4.0, 5.0, 6.0]
 
 
-def test_weights_of_free_codes_are_in_the_unit_of_the_factors(tiny):
+def test_weights_of_unconstrained_codes_are_in_the_unit_of_the_factors(tiny):
     """Codes scaled and rotated among equal weights: Σ λ̂ (h - h')² is Σ λ (z - z')²."""
     z = torch.randn(500, 3, generator=torch.Generator().manual_seed(0)).numpy()
     turn = np.array([[0.6, 0.8, 0.0], [-0.8, 0.6, 0.0], [0.0, 0.0, 1.0]])
     h = z @ turn.T * [2.0, 0.5, 3.0] + 0.1
     world = {"space": "Sphere(3)", "conditional": "AnisotropicNormal([4.0, 4.0, 6.0])"}
     model = {"space": "euclidean", "conditional": "anisotropic", "loss": "aninfonce"}
-    cell = Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
+    cell = cell_of(tiny, world, model)
     found = scales(cell, AnInfoNCE(3, weights=[4.0 / 4, 4.0 * 4, 6.0 / 9]), z, h)
     assert found["learned"] == pytest.approx([4.0, 4.0, 6.0])
 
 
-def test_a_rate_has_no_truth_beside_it_where_codes_have_their_own_unit(tiny):
+def test_a_rate_of_unconstrained_codes_has_no_true_value(tiny):
     world = {"space": "Box(2)", "conditional": "Normal(std=0.1)", "mixing": "Identity()"}
     model = {"space": "euclidean", "conditional": "normal"}
-    cell = Cell.model_validate({"name": "a", "world": tiny["world"] | world, "model": model})
+    cell = cell_of(tiny, world, model)
     z = np.eye(4)[:, :2]
     found = scales(cell, InfoNCE(Lp(p=2, weights=7.0)), z, 3 * z)
     assert found == {"name": "rate", "learned": 7.0, "true": None}

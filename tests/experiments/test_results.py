@@ -1,4 +1,4 @@
-"""The table of results is plain arithmetic."""
+"""Tables of results: means, medians, spreads, differences and verdicts."""
 
 import csv
 import io
@@ -60,7 +60,7 @@ def test_mean_spread_and_difference_by_hand(filled):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         ((99.7, 99.5, 0.2), "within the paper's spread"),
         ((99.3, 99.5, 0.2), "within the paper's spread"),
@@ -72,8 +72,8 @@ def test_mean_spread_and_difference_by_hand(filled):
         ((None, 99.5, 0.2), "missing"),
     ],
 )
-def test_verdicts(arguments, said):
-    assert verdict(*arguments) == said
+def test_verdicts(arguments, expected):
+    assert verdict(*arguments) == expected
 
 
 def test_verdicts_of_limits_and_of_runs_without_a_score():
@@ -105,7 +105,7 @@ def test_every_format_holds_the_same_numbers(filled, tmp_path):
     ("first_file", "last_file", "counts"), [("3", "1", 0.5), ("1", "3", 0.7), ("1", "1", 0.991)]
 )
 def test_the_latest_record_counts(filled, first_file, last_file, counts):
-    """Whatever its file is called: versions of the package differ in the hash."""
+    """It does not depend on the file name: versions of the package differ in the hash."""
     for started, name, score in ((first_file, "0", 0.5), (last_file, "z", 0.7)):
         scores = {"unsupervised": {"linear_r2": score}}
         record = {"cell": "first", "seed": 0, "started": started, "scores": scores}
@@ -115,7 +115,7 @@ def test_the_latest_record_counts(filled, first_file, last_file, counts):
     assert row.ours == pytest.approx(100 * np.mean([counts, 0.993, 0.998]))
 
 
-def test_medians_are_shown_where_the_paper_has_them(tiny, store):
+def test_medians_are_shown_for_cells_with_published_medians(tiny, store):
     """The median and the median absolute deviation, in every format, and the heading says so."""
     cells = [{"name": name, **tiny, "centre": "median"} for name in ("a", "b")]
     experiment = Experiment.model_validate({"name": "own", "title": "", "cells": cells})
@@ -138,7 +138,7 @@ def test_medians_are_shown_where_the_paper_has_them(tiny, store):
 
 
 @pytest.mark.parametrize("centre", ["mean", "median"])
-def test_a_centre_moves_and_stretches_with_its_values(centre):
+def test_centre_and_spread_are_affine_equivariant(centre):
     values = np.random.default_rng(0).normal(size=9)
     middle, spread = centre_and_spread(values.tolist(), centre)
     moved = centre_and_spread((3 - 2 * values).tolist(), centre)

@@ -1,4 +1,4 @@
-"""A file of one's own with one cell, in which nothing is wrong."""
+"""A valid TOML file of an experiment with one cell."""
 
 GOOD = """
 title = "mine"
