@@ -18,11 +18,9 @@ from isolatent.theory import (
     SIMILARITIES,
     SPACES,
     Assumption,
+    Beliefs,
     Guarantee,
-    check_beliefs,
     derive_guarantee,
-    matching_head,
-    matching_similarity,
     weight_blocks,
 )
 
@@ -30,6 +28,11 @@ SPHERE = ("sphere", "uniform", "vmf")
 BOX = ("box", "uniform", "normal")
 UNEQUAL = ("sphere", "uniform", "anisotropic")
 LEARNED = {"potentials": "learned"}
+
+
+def derive(beliefs, *, p=None, **model):
+    """Derive the guarantee of beliefs given as names, without potentials unless stated."""
+    return derive_guarantee(Beliefs(*beliefs, p=p), **{"potentials": "none"} | model)
 
 
 def possible(space, marginal, conditional):
@@ -43,8 +46,8 @@ def everything():
     """Every declaration with names alone (p = 3 stands for all but 1 and 2)."""
     options = itertools.product(BELIEFS, (None, *SIMILARITIES), LOSSES, POTENTIALS, (None, *HEADS))
     for beliefs, similarity, loss, potentials, head in options:
-        yield derive_guarantee(
-            *beliefs,
+        yield derive(
+            beliefs,
             p=3 if beliefs[2] == "gennorm" else None,
             similarity=similarity,
             loss=loss,
@@ -97,7 +100,7 @@ def everything():
     ],
 )
 def test_theorems(beliefs, options, equivalence, metric, reference):
-    guarantee = derive_guarantee(*beliefs, **options)
+    guarantee = derive(beliefs, **options)
     assert guarantee.equivalence == equivalence
     assert guarantee.metric == metric
     assert reference in guarantee.reference
@@ -108,10 +111,10 @@ def test_theorems(beliefs, options, equivalence, metric, reference):
 @pytest.mark.parametrize("marginal", ["normal", "unknown"])
 def test_learned_potentials_replace_uniformity(beliefs, marginal):
     space, _, conditional = beliefs
-    told = derive_guarantee(space, marginal, conditional, **LEARNED)
-    assert told.equivalence == derive_guarantee(*beliefs).equivalence
-    assert "Matthes" in told.reference
-    assert any("potentials" in a.text and a.kind == "faith" for a in told.assumptions)
+    guarantee = derive((space, marginal, conditional), **LEARNED)
+    assert guarantee.equivalence == derive(beliefs).equivalence
+    assert "Matthes" in guarantee.reference
+    assert any("potentials" in a.text and a.kind == "faith" for a in guarantee.assumptions)
 
 
 # Each theorem with one condition taken away.
@@ -126,6 +129,7 @@ def test_learned_potentials_replace_uniformity(beliefs, marginal):
         (SPHERE, {"head": "box"}, "on a sphere: a sphere head instead of a box one"),
         (SPHERE, {"head": "free"}, "on a sphere"),
         (SPHERE, {"n_components": 1}, "connected"),
+        (SPHERE, {"n_components": 4, "n_factors": 3}, "4 codes for 3 factors"),
         (SPHERE, {"n_components": 9, "n_features": 3}, "9 factors cannot be mixed injectively"),
         (SPHERE, {"loss": "alignuniform"}, "weight 1/2 and with infinitely many negatives"),
         (SPHERE, {"loss": "nce"}, "NCE needs a constant or learned potential"),
@@ -151,7 +155,7 @@ def test_learned_potentials_replace_uniformity(beliefs, marginal):
     ],
 )
 def test_one_condition_less(beliefs, options, gap):
-    guarantee = derive_guarantee(*beliefs, **options)
+    guarantee = derive(beliefs, **options)
     assert guarantee.equivalence is None
     assert gap in guarantee.gap
     assert guarantee.metric == "linear_r2"
@@ -179,20 +183,23 @@ def test_either_a_claim_or_a_gap_and_every_metric_exists():
 @pytest.mark.parametrize("beliefs", [b for b in BELIEFS if b[2] != "gennorm"])
 def test_richer_potentials_never_lose_a_claim(beliefs, loss):
     held = [
-        derive_guarantee(*beliefs, loss=loss, potentials=potentials).equivalence is not None
+        derive(beliefs, loss=loss, potentials=potentials).equivalence is not None
         for potentials in ("none", "constant", "learned")
     ]
     assert held == sorted(held)
 
 
 @pytest.mark.parametrize("beliefs", [*BELIEFS])
-def test_matching_choices_are_the_defaults(beliefs):
-    space, _, conditional = beliefs
-    p = 3 if conditional == "gennorm" else None
-    similarity, exponent = matching_similarity(conditional, p)
-    check_beliefs(*beliefs, p)
-    spelled = {"similarity": similarity, "similarity_p": exponent, "head": matching_head(space)}
-    assert derive_guarantee(*beliefs, p=p, **spelled) == derive_guarantee(*beliefs, p=p)
+def test_the_choices_of_a_model_default_to_what_the_beliefs_ask_for(beliefs):
+    p = 3 if beliefs[2] == "gennorm" else None
+    declared = Beliefs(*beliefs, p=p)
+    explicit = {
+        "similarity": declared.similarity,
+        "similarity_p": declared.exponent,
+        "head": declared.head,
+        "potentials": declared.potentials(),
+    }
+    assert derive_guarantee(declared, **explicit) == derive_guarantee(declared)
 
 
 def test_kinds_of_assumptions():
@@ -207,8 +214,8 @@ def test_kinds_of_assumptions():
 
 
 def test_box_onto_box():
-    assert "codes fill their box (checkable)" in derive_guarantee(*BOX).consequence
-    assert derive_guarantee("box", "uniform", "laplace").consequence == ""
+    assert "codes fill their box (checkable)" in derive(BOX).consequence
+    assert derive(("box", "uniform", "laplace")).consequence == ""
 
 
 @pytest.mark.parametrize(("beliefs", "spread"), [(SPHERE, False), (BOX, True), (UNEQUAL, True)])
@@ -216,8 +223,8 @@ def test_normalisers_that_vary_are_named_unless_potentials_take_them_up(beliefs,
     def named(guarantee):
         return any("positives are spread as anchors" in a.text for a in guarantee.assumptions)
 
-    assert named(derive_guarantee(*beliefs)) == spread
-    assert not named(derive_guarantee(*beliefs, **LEARNED))
+    assert named(derive(beliefs)) == spread
+    assert not named(derive(beliefs, **LEARNED))
 
 
 def test_off_the_sphere_weights_tell_no_blocks_apart():
@@ -228,10 +235,10 @@ def test_off_the_sphere_weights_tell_no_blocks_apart():
     h = z * true**0.5 @ rotation.T / learned**0.5
     distance, true_distance = learned * (h[0] - h[1]) ** 2, true * (z[0] - z[1]) ** 2
     np.testing.assert_allclose(distance.sum(1), true_distance.sum(1))
-    told = derive_guarantee("euclidean", "normal", "anisotropic", weights=learned, **LEARNED)
-    assert told.equivalence == "affine map"
-    assert told.blocks is None
-    assert "tell no factors apart" in told.consequence
+    guarantee = derive(("euclidean", "normal", "anisotropic"), weights=learned, **LEARNED)
+    assert guarantee.equivalence == "affine map"
+    assert guarantee.blocks is None
+    assert "tell no factors apart" in guarantee.consequence
 
 
 WEIGHTS = st.lists(st.floats(0.01, 100), min_size=1, max_size=12)
@@ -269,13 +276,13 @@ def test_a_larger_tolerance_only_joins_blocks(weights, one, other):
 
 @given(WEIGHTS.filter(lambda weights: len(weights) > 1))
 def test_singletons_are_a_signed_permutation(weights):
-    guarantee = derive_guarantee(*UNEQUAL, weights=weights)
+    guarantee = derive(UNEQUAL, weights=weights)
     distinct = len(guarantee.blocks) == len(weights)
     assert guarantee.equivalence == ("signed permutation" if distinct else "block-orthogonal map")
 
 
 def test_round_trip_and_card():
-    given_weights = derive_guarantee(*UNEQUAL, weights=np.array([5.0, 5.1, 25.0]), tolerance=0.05)
+    given_weights = derive(UNEQUAL, weights=np.array([5.0, 5.1, 25.0]), tolerance=0.05)
     assert "[0, 1] [2]" in str(given_weights)
     for guarantee in [given_weights, *everything()]:
         assert Guarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
@@ -296,6 +303,7 @@ def test_round_trip_and_card():
         (("box", "uniform", "gennorm"), {}, "p must be a number >= 1"),
         (("box", "uniform", "gennorm"), {"p": 0.5}, "p must be a finite number >= 1, got 0.5"),
         (BOX, {"p": 2}, "p goes with conditional 'gennorm' alone"),
+        (BOX, {"n_factors": 0}, "n_factors must be an integer >= 1"),
         (BOX, {"similarity": "cosine"}, "similarity must be one of"),
         (SPHERE, {"similarity_p": 2}, "similarity_p must be None with similarity 'dot', got 2"),
         (BOX, {"loss": "mse"}, "loss must be one of"),
@@ -310,7 +318,7 @@ def test_round_trip_and_card():
 )
 def test_wrong_declarations(beliefs, options, message):
     with pytest.raises(ValueError, match=message):
-        derive_guarantee(*beliefs, **options)
+        derive(beliefs, **options)
 
 
 def test_a_guarantee_cannot_contradict_itself():

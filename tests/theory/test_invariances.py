@@ -15,12 +15,12 @@ from isolatent.evaluation import (
     modularity,
     sap,
 )
-from isolatent.theory import INVARIANCES, derive_guarantee
+from isolatent.theory import INVARIANCES, Beliefs, derive_guarantee
 from isolatent.theory.invariances import objection
 
-AFFINE = derive_guarantee("box", "uniform", "normal")
-SCALED = derive_guarantee("box", "uniform", "laplace")
-NOTHING = derive_guarantee("sphere", "unknown", "vmf")
+AFFINE = derive_guarantee(Beliefs("box", conditional="normal"))
+SCALED = derive_guarantee(Beliefs("box", conditional="laplace"))
+NOTHING = derive_guarantee(Beliefs("sphere", "unknown"), potentials="none")
 FEW = {"train": 400, "held_out": 400}
 SCORES = {
     "beta_vae": lambda y, c: beta_vae_score(y, c, **FEW),
