@@ -1,14 +1,15 @@
 """Sprites are what their outlines say, at every position, size and angle."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
-from isolatent.datasets import Sprites, render_sprites
-from isolatent.datasets.outlines import AREA, RADIUS, SHAPES, SYMMETRY, area_and_centroid, outlines
+import isolatent as iso
+from isolatent.datasets import SpriteMixing, Sprites, render_sprites
+from isolatent.datasets.sprite_raster import AREA
+from isolatent.datasets.sprites import SHAPES, SYMMETRY
 
 WORLD = Sprites()
 
@@ -80,15 +81,6 @@ def test_a_coarse_image_is_the_mean_of_a_fine_one():
     factors = [np.array(column) for column in zip(*cases(12, seed=2), strict=True)]
     fine, coarse = (render_sprites(*factors, size=size) for size in (192, 64))
     assert torch.allclose(torch.nn.functional.avg_pool2d(fine, 3), coarse, atol=1e-6)
-
-
-def test_outlines_have_one_area_and_turn_inside_one_circle():
-    points, begins = outlines()
-    for first, last in pairwise(begins):
-        area, centroid = area_and_centroid(points[first:last])
-        assert area == pytest.approx(AREA)
-        assert abs(centroid).max() < 1e-12
-        assert np.linalg.norm(points[first:last], axis=1).max() <= RADIUS + 1e-12
 
 
 @pytest.mark.parametrize("antialias", [False, True])
@@ -197,3 +189,59 @@ def test_errors(changed, message):
     factors = {"shape": "heart", "scale": 1.0, "orientation": 0.0, "x": 0.5, "y": 0.5}
     with pytest.raises(ValueError, match=message):
         render_sprites(**(factors | changed))
+
+
+def mixed_world(shape="heart", **options):
+    mixing = SpriteMixing(shape)
+    return iso.World(iso.Box(4), iso.Uniform(), iso.Laplace(0.05), mixing, seed=0, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_world_shows_images(dtype):
+    x, x_pos = mixed_world(dtype=dtype).sample_pairs(20)
+    assert x.shape == x_pos.shape == (20, 1, 64, 64)
+    assert x.dtype == dtype
+    assert x.min() == 0
+    assert x.max() == 1
+    assert iso.World.from_dict(mixed_world().to_dict()) == mixed_world()
+    assert mixed_world().n_observed == 64 * 64
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_two_latents_look_the_same(shape):
+    ticks = torch.linspace(0, 1, 5, dtype=torch.float64)
+    z = torch.cartesian_prod(ticks, ticks, ticks, ticks)
+    images = mixed_world(shape).observe(z).flatten(1).float()
+    distance = torch.cdist(images, images).fill_diagonal_(torch.inf)
+    assert distance.min() > 1
+
+
+def test_latents_are_scale_orientation_x_and_y():
+    middle = torch.full((1, 4), 0.5)
+    turned = torch.tensor([[0.5, 1.0, 0.5, 0.5]])
+    expected = render_sprites("heart", 0.75, [torch.pi / 2, torch.pi], 0.5, 0.5)
+    shown = mixed_world().observe(torch.cat([middle, turned]))
+    assert torch.allclose(shown, expected, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:pairs were found to share only")  # nothing is learned yet
+def test_an_estimator_takes_the_world():
+    recipe = iso.Recipe(max_steps=2, batch_size=32)
+    model = iso.ContrastiveICA(
+        4, space="box", conditional="laplace", encoder="conv", recipe=recipe, random_state=0
+    )
+    z, _ = mixed_world().sample_latents(10)
+    assert model.fit(mixed_world()).transform(mixed_world().observe(z)).shape == (10, 4)
+
+
+def test_wrong_arguments_of_the_mixing():
+    with pytest.raises(ValueError, match="shape must be one of"):
+        SpriteMixing("circle")
+    with pytest.raises(ValueError, match="n must be 4"):
+        iso.World(iso.Box(3), iso.Uniform(), iso.Laplace(0.05), SpriteMixing())
+    wide = iso.World(iso.Box(4, -1, 1), iso.Uniform(), iso.Laplace(0.05), SpriteMixing())
+    with pytest.raises(ValueError, match=r"z must lie in \[0, 1\]"):
+        wide.sample_pairs(100)
+    with pytest.raises(NotImplementedError, match="no inverse"):
+        mixed_world().mixing.inverse(torch.zeros(1, 1, 64, 64))

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from isolatent.datasets import read_transitions
 
-HEADER = "id,cat_id,t_0,t_1,t_2\n"
+COLUMNS = "x_t,y_t,area_t,x_t+1,y_t+1,area_t+1"  # one transition in each row
+HEADER = "id,cat_id,t_0,t_1,t_2\n"  # one object in each row
 
 
 def write(path, objects):
@@ -128,6 +129,44 @@ def test_cells_may_be_long(tmp_path):
     moves = read_transitions(write(tmp_path / "natural.csv", [moments]), rescale=False)
     assert moves.table.tolist() == [[0.25, 0.5, 0.5, 0, 0.5, 0.5]]
     assert csv.field_size_limit() == limit
+
+
+def test_a_file_is_read_by_the_names_of_its_columns(tmp_path):
+    path = tmp_path / "moves.csv"
+    path.write_text(f',id,{COLUMNS}\n0,"a",0,2,4,8,4,16\n1,"b",2,3,9,2,3,4\n')
+    moves = read_transitions(path)
+    assert moves.table == pytest.approx(
+        np.array([[0, 0, 0, 1, 1, 1], [0.25, 0.5, 0.5, 0.25, 0.5, 0]])
+    )
+    assert repr(moves) == "RecordedTransitions(2 transitions, moves.csv)"
+    path.write_text(
+        "scale_after,x_before,Y_before,scale_before,x_after,y_after\n1,0,0.5,0.25,1,1\n"
+    )
+    assert read_transitions(path, rescale=False).table.tolist() == [[0, 0.5, 0.25, 1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "x_t,y_t\n1,2\n",
+            r"must have one of the columns \['scale_t', .*; it has \['x_t', 'y_t'\]",
+        ),
+        (COLUMNS + "\n", "has no rows"),
+        (COLUMNS + "\n1,2,a,1,2,3\n", "column 'area_t' must hold numbers"),
+        (COLUMNS + "\n1,2,3,1,2,\n2,2,3,1,2,3\n", "column 'area_t.1' must be finite .* row 0"),
+        (COLUMNS + "\n1,2,-3,1,2,3\n", "column 'area_t' must be finite and not negative, got -3"),
+        (COLUMNS + "\n1,2,3,1,2,4\n", "x must vary to be rescaled, got only 1"),
+        (COLUMNS + "\n1,2\n", "not a CSV file"),
+        (COLUMNS + ",X_t\n1,2,3,1,2,4,5\n", r"must have each column once, got several \['x_t'\]"),
+        (COLUMNS + ",caf\xe9\n1,2,3,1,2,4,5\n", r"moves.csv: not a CSV file \(.*decode byte"),
+    ],
+)
+def test_files_that_cannot_be_used(tmp_path, text, message):
+    path = tmp_path / "moves.csv"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=message):
+        read_transitions(path)
 
 
 def test_scale_and_area_are_not_mixed(tmp_path):

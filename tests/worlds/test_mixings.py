@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from isolatent.worlds import FlowMixing, Identity, InvertibleMLP, Linear, Mixing
-from isolatent.worlds.activations import ACTIVATIONS
+from isolatent.worlds.mixings import ACTIVATIONS
 
 MIXINGS = [
     Identity(),

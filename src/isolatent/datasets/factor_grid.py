@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.datasets.packed import PackedImages
-from isolatent.worlds.draws import uniforms
+from isolatent.datasets.packed_images import PackedImages
+from isolatent.worlds.sampling import draw_uniform
 
 __all__ = ["FactorArray", "FactorWorld", "check_factors"]
 
@@ -115,7 +115,7 @@ class FactorWorld(ABC):
         check_integer("count", count, at_least=0)
         check_generator("generator", generator)
         sizes = torch.tensor(self.sizes, dtype=torch.float64)
-        return (uniforms((count, self.n_factors), generator, sizes) * sizes).long()
+        return (draw_uniform((count, self.n_factors), generator, sizes) * sizes).long()
 
     def index_of(self, factors: Tensor | ArrayLike) -> Tensor:
         r"""The cell :math:`\sum_f y_f \prod_{g > f} n_g` of each row of factors (N, F)."""

@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from isolatent.checks import check_integer, check_one_of, check_tensor
-from isolatent.datasets.cache import cached_array
 from isolatent.datasets.factor_grid import FactorWorld
-from isolatent.datasets.outlines import SHAPES, outlines
-from isolatent.datasets.packed import PackedImages
+from isolatent.datasets.packed_images import PackedImages, cached_array
 from isolatent.files import digest_data
 from isolatent.parallel import map_ranges, max_threads
+from isolatent.worlds import Mixing
 
-__all__ = ["Sprites", "render_sprites"]
+__all__ = ["SHAPES", "SYMMETRY", "SpriteMixing", "Sprites", "render_sprites"]
+
+SHAPES = ("square", "ellipse", "heart")
+SYMMETRY = {"square": math.pi / 2, "ellipse": math.pi, "heart": 2 * math.pi}
+"""The smallest turn that maps each shape onto itself."""
 
 SIZE = 64  # pixels of a side, for which the outlines are given
 FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
@@ -29,6 +32,8 @@ CORNER = int(FIRST) - 15  # where the window of the first position begins
 ALONE = 1024  # images to a thread, of 2 to 4 ms; below, a second one costs more than it gains
 
 SIZES = (len(SHAPES), 6, 40, 32, 32)
+LATENTS = ("scale", "orientation", "x", "y")  # of the mixing
+ROUNDING = 1e-4  # how far a latent of the mixing may lie outside [0, 1]
 
 Array = NDArray[Any]
 
@@ -144,14 +149,15 @@ class Sprites(FactorWorld):
         return render_sprites(shape, *others)
 
     def grid(self, *, cache: bool = True) -> PackedImages:
-        """All images, in the order of the grid, as packed bits.
+        """Return all images as packed bits, in the order of the grid.
 
-        Positions are whole pixels, so the 720 sprites of one position hold the whole grid: it takes
-        about 110 kB. It is cached on disk (see :mod:`isolatent.datasets.cache`), under the hash of
-        the code and the numbers it comes from; reading it saves the compilation of the renderer.
+        Positions are whole pixels, so the 720 sprites at one position determine the whole grid,
+        which takes about 110 kB. It is cached on disk (:mod:`isolatent.datasets.packed_images`)
+        under a hash of the factor values and the source code; reading it saves the compilation of
+        the renderer.
 
         Args:
-            cache: Whether to read it from the disk, and to write it there.
+            cache: Whether to read the grid from the cache and to write it there.
 
         Example:
             >>> world = Sprites()
@@ -161,7 +167,7 @@ class Sprites(FactorWorld):
         """
         if cache:
             here = Path(__file__)
-            key = digest_data(*self.values, *outlines(), here, here.with_name("sprite_raster.py"))
+            key = digest_data(*self.values, here, here.with_name("sprite_raster.py"))
             bits = cached_array("sprites", key, self._windows)
         else:
             bits = self._windows()
@@ -191,9 +197,67 @@ class Sprites(FactorWorld):
         return super().__repr__()[:-1] + "; dSprites-like)"
 
 
+class SpriteMixing(Mixing):
+    r"""The image of a sprite, :math:`g: [0, 1]^4 \to [0, 1]^{1 \times 64 \times 64}`.
+
+    The latents are scale (from 0.5 to 1), orientation, x and y, each from 0 to 1. Orientation goes
+    through half of the smallest turn that maps the shape onto itself (square π/4, ellipse π/2,
+    heart π), so that no two latents look the same and the ends do not meet. Pixels are shares of
+    covered area, so that g is continuous; see :func:`render_sprites`. Its inverse has no closed
+    form, and :meth:`inverse` raises NotImplementedError.
+
+    Args:
+        shape: ``"square"``, ``"ellipse"`` or ``"heart"``.
+
+    Example:
+        >>> import isolatent as iso
+        >>> mixing = SpriteMixing("heart")
+        >>> world = iso.World(iso.Box(4), iso.Uniform(), iso.Laplace(0.05), mixing, seed=0)
+        >>> world.sample_pairs(3)[0].shape
+        torch.Size([3, 1, 64, 64])
+    """
+
+    def __init__(self, shape: str = "heart") -> None:
+        super().__init__()
+        self.shape = check_one_of("shape", shape, SHAPES)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"shape": self.shape}
+
+    def _observed(self, n: int) -> int:
+        if n != len(LATENTS):
+            raise ValueError(f"n must be 4 for {self!r}, one latent for each of {LATENTS}, got {n}")
+        return SIZE * SIZE
+
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        pass
+
+    def _mix(self, z: Tensor) -> Tensor:
+        inside = z.clamp(0, 1)
+        if not bool(((z - inside).abs() <= ROUNDING).all()):
+            raise ValueError(
+                f"z must lie in [0, 1] for {self!r}, got {float(z.min())} … {float(z.max())}"
+            )
+        scale, orientation, x, y = inside.T
+        turn = SYMMETRY[self.shape] / 2
+        return render_sprites(self.shape, 0.5 + scale / 2, turn * orientation, x, y).to(z.device)
+
+    def _unmix(self, x: Tensor) -> Tensor:
+        raise NotImplementedError(f"{self!r} has no inverse in closed form")
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Not available: raises NotImplementedError."""
+        return self._unmix(x)
+
+
 def _draw(antialias: bool, out: Array, *factors: Array) -> None:
     """Draw images into out (N, S, S), all zero, on as many threads as torch has."""
-    from isolatent.datasets.sprite_raster import cover, fill  # numba takes a second to import
+    from isolatent.datasets.sprite_raster import (  # numba takes a second to import
+        cover,
+        fill,
+        outlines,
+    )
 
     kernel: Callable[..., None] = cover if antialias else fill
     columns = [np.ascontiguousarray(factors[0], np.int64)]

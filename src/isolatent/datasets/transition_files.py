@@ -1,9 +1,10 @@
-"""The two layouts of CSV files with transitions of x, y and scale."""
+"""Readers of CSV files with recorded transitions of x, y and scale."""
 
 from __future__ import annotations
 
 import ast
 import csv
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_table"]
+from isolatent.datasets.transitions import MOVING, RecordedTransitions
+
+__all__ = ["read_transitions"]
 
 SUFFIXES = (("_t", "_t0", "_before"), ("_t+1", "_t1", "_after"))  # of columns, before and after
 EXTENTS = ("scale", "area")
@@ -26,7 +29,58 @@ Array = NDArray[np.float64]
 Moment = tuple[float, float, float]  # y, x, area
 
 
-def read_table(path: Path) -> Array:
+def read_transitions(path: str | os.PathLike[str], *, rescale: bool = True) -> RecordedTransitions:
+    r"""Read transitions from a CSV file; its header line tells which of two layouts it has.
+
+    **One transition in each row**, with the columns ``x_t``, ``y_t`` and ``area_t`` (or
+    ``scale_t``), and ``x_t+1``, ``y_t+1`` and ``area_t+1`` (or ``scale_t+1``); ``_before`` and
+    ``_after``, or ``_t0`` and ``_t1``, serve as well. The scale is the square root of the area.
+
+    **One object in each row**, as in the file of Natural Sprites (zenodo 3948069), with the columns
+    ``t_0``, ``t_1``, … to the end, one for each moment. A cell is empty or a Python list with one
+    entry for each crop window of 64 × 64 pixels: ``(y, x, area)``, or ``None`` where the object is
+    not seen in it. Two adjacent moments of one object in one window are a transition. Those with an
+    area below the 5 % or above the 95 % quantile, before or after, are left out; the scale is
+    :math:`\sqrt{area / 64^2}`, and x and y are divided by 64.
+
+    Other columns, such as an index or ``id`` and ``cat_id``, are left aside.
+
+    References:
+        Klindt et al., 2021.
+
+    Args:
+        path: The file.
+        rescale: Whether x, y and scale are each mapped linearly from their least and greatest value
+            in the file to 0 and 1; if not, they must be relative already.
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = Path(folder.name, "moves.csv")
+        >>> _ = path.write_text("x_t,y_t,area_t,x_t+1,y_t+1,area_t+1\n0,2,4,8,4,16\n2,3,9,2,3,4\n")
+        >>> read_transitions(path).table[0].tolist()
+        [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+        >>> cells = '"[None, (32.0, 16.0, 1024)]","[(1.0, 2.0, 9), (48.0, 16.0, 256)]"'
+        >>> _ = path.write_text(f"id,cat_id,t_0,t_1\n1,7,{cells}\n")
+        >>> read_transitions(path, rescale=False).table.tolist()
+        [[0.25, 0.5, 0.5, 0.25, 0.75, 0.25]]
+        >>> folder.cleanup()
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: does not exist")
+    table = _read_table(path)
+    if rescale:
+        for k, name in enumerate(MOVING):
+            both = table[:, [k, 3 + k]]
+            low, high = both.min(), both.max()
+            if low == high:
+                raise ValueError(f"{path.name}: {name} must vary to be rescaled, got only {low:g}")
+            table[:, [k, 3 + k]] = (both - low) / (high - low)
+    return RecordedTransitions(table, source=path.name)
+
+
+def _read_table(path: Path) -> Array:
     """Rows (T, 6) of x, y, scale before and x, y, scale after, from a file of either layout."""
     # Bytes that are no text are reported where they stand, as part of a cell that cannot be read.
     with _long_cells(), path.open(newline="", encoding="utf-8-sig", errors="replace") as file:

@@ -1,22 +1,37 @@
-"""How factors of a grid change from one observation to the next: UNI and LAP of the papers."""
+"""Transitions of factors on a grid: UNI, LAP and NAT of the papers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.datasets import FactorWorld
-from isolatent.worlds.draws import uniforms
+from isolatent.datasets.factor_grid import FactorWorld
+from isolatent.worlds.sampling import draw_uniform
 
-__all__ = ["LaplaceTransitions", "Transitions", "UniformFactorChange"]
+__all__ = [
+    "LaplaceTransitions",
+    "RecordedTransitions",
+    "Transitions",
+    "UniformFactorChange",
+    "synthetic_transitions",
+]
+
+MOVING = ("x", "y", "scale")  # factors that change in a recording
+FRAMES = 25  # of a synthetic trajectory
+
 
 CPU = torch.empty(0)
+
+Array = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -80,17 +95,17 @@ class UniformFactorChange:
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """Draw factors y and y' (batch_size, F) of ``batch_size`` pairs."""
-        y = _anchors(self, world, batch_size, generator)
+        y = _sample_anchors(world, batch_size, generator, self.check)
         sizes = torch.tensor(world.sizes)
         varying = int((sizes > 1).sum())
         if self.k is None:
-            count = 1 + (uniforms((batch_size, 1), generator, CPU) * (varying - 1)).long()
+            count = 1 + (draw_uniform((batch_size, 1), generator, CPU) * (varying - 1)).long()
         else:
             count = torch.full((batch_size, 1), self.k)
         # The first k factors in a random order, in which those that cannot change come last.
-        order = uniforms(y.shape, generator, CPU) + (sizes <= 1)
+        order = draw_uniform(y.shape, generator, CPU) + (sizes <= 1)
         changes = order.argsort(dim=1).argsort(dim=1) < count
-        others = (uniforms(y.shape, generator, CPU) * (sizes - 1)).long()
+        others = (draw_uniform(y.shape, generator, CPU) * (sizes - 1)).long()
         others = others + (others >= y)  # the old value is left out
         return y, torch.where(changes, others, y)
 
@@ -142,19 +157,175 @@ class LaplaceTransitions:
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """Draw factors y and y' (batch_size, F) of ``batch_size`` pairs."""
-        y = _anchors(self, world, batch_size, generator)
+        y = _sample_anchors(world, batch_size, generator, self.check)
         ordered = _ordered(world)
         y_pos = y.clone()
         for f in ordered:
             free, _ = _tables(self, world.sizes[f])
             y_pos[:, f] = _draw(free, y[:, f], generator)
         still = (y == y_pos).all(dim=1).nonzero()[:, 0]
-        which = (uniforms((len(still),), generator, CPU) * len(ordered)).long()
+        which = (draw_uniform((len(still),), generator, CPU) * len(ordered)).long()
         for position, f in enumerate(ordered):
             rows = still[which == position]
             _, forced = _tables(self, world.sizes[f])
             y_pos[rows, f] = _draw(forced, y[rows, f], generator)
         return y, y_pos
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedTransitions:
+    r"""NAT: x, y and scale go from one row's values to the next, as they did in a recording.
+
+    A pair takes one row of the table, uniformly; its other factors, such as shape and orientation,
+    are uniform on their grid and the same in both. On the grid of a world (`ND` in the papers) the
+    n indices of a factor are bins of equal width in [0, 1]; rows in which nothing changes after
+    that are kept, since how often things rest is part of a recording. :meth:`sample_values` keeps
+    values continuous (`NC`).
+
+    References:
+        Klindt et al., 2021; `zimmermann2020`, A.6.
+
+    Args:
+        table: Rows (T, 6) of x, y, scale before and x, y, scale after, each in [0, 1]: 0 is the
+            least and 1 the greatest value that the world has of that factor.
+        source: Where the table comes from, for the reader.
+
+    Example:
+        >>> from isolatent.datasets import Sprites
+        >>> moves = RecordedTransitions([[0.0, 0.5, 0.0, 1.0, 0.5, 0.0]], source="an example")
+        >>> y, y_pos = moves.sample_factors(Sprites(), 1, torch.Generator().manual_seed(0))
+        >>> (y_pos - y).tolist(), moves
+        ([[0, 0, 0, 31, 0]], RecordedTransitions(1 transitions, an example))
+    """
+
+    table: ArrayLike
+    source: str = "recorded"
+    _binned: dict[tuple[int, ...], NDArray[np.int64]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        try:
+            table = np.array(self.table, dtype=np.float64)
+        except (TypeError, ValueError):  # text, or rows of different lengths
+            raise TypeError(
+                f"table must be an array of numbers (T, 6), got {self.table!r}"
+            ) from None
+        if table.ndim != 2 or table.shape[1] != 6 or not len(table):
+            raise ValueError(f"table must have shape (T, 6) with T >= 1, got {table.shape}")
+        outside = ~((table >= 0) & (table <= 1))
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            raise ValueError(
+                f"table must lie in [0, 1], got {table[row, column]} in row {row}, column {column}"
+            )
+        table.setflags(write=False)
+        object.__setattr__(self, "table", table)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def _rows(self) -> Array:
+        return self.table  # type: ignore[return-value]  # an array since __post_init__
+
+    def check_names(self, world: FactorWorld) -> None:
+        """Raise ValueError if the world lacks one of the factors that move."""
+        missing = [name for name in MOVING if name not in world.names]
+        if missing:
+            raise ValueError(
+                f"world must have the factors {MOVING} for {self!r}, got "
+                f"{world!r} without {missing}"
+            )
+
+    def check(self, world: FactorWorld) -> None:
+        self.check_names(world)
+        indices = self._indices(world)
+        if (indices[:, :3] == indices[:, 3:]).all():
+            raise ValueError(
+                f"table must hold a transition that changes an index on the grid of {world!r}; in "
+                f"all {len(self)} both moments have the same"
+            )
+
+    def sample_factors(
+        self, world: FactorWorld, batch_size: int, generator: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Draw factors y and y' (batch_size, F), int64, of ``batch_size`` pairs."""
+        y = _sample_anchors(world, batch_size, generator, self.check)
+        indices = torch.from_numpy(self._indices(world))
+        rows = indices[_integers(len(indices), batch_size, generator)]
+        columns = [world.names.index(name) for name in MOVING]
+        y_pos = y.clone()
+        y[:, columns], y_pos[:, columns] = rows[:, :3], rows[:, 3:]
+        return y, y_pos
+
+    def sample_values(
+        self, world: FactorWorld, batch_size: int, generator: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Draw values (batch_size, F), float64, of pairs; x, y and scale are continuous.
+
+        They are for the ``observe_values`` of a world that shows values between those of its grid.
+        """
+        factors = _sample_anchors(world, batch_size, generator, self.check_names)
+        values = world.values_of(factors)
+        values_pos = values.clone()
+        moved = self._rows[_integers(len(self), batch_size, generator).numpy()]
+        for k, name in enumerate(MOVING):
+            f = world.names.index(name)
+            low, high = world.values[f].min(), world.values[f].max()
+            for part, column in ((values, k), (values_pos, 3 + k)):
+                part[:, f] = torch.from_numpy(low + moved[:, column] * (high - low))
+        return values, values_pos
+
+    def _indices(self, world: FactorWorld) -> NDArray[np.int64]:
+        """The rows as indices of bins; 1 is in the last one."""
+        sizes = tuple(world.sizes[world.names.index(name)] for name in MOVING)
+        if sizes not in self._binned:
+            counts = np.array(sizes * 2)
+            self._binned[sizes] = np.minimum(self._rows * counts, counts - 1).astype(np.int64)
+        return self._binned[sizes]
+
+    def __repr__(self) -> str:
+        return f"RecordedTransitions({len(self)} transitions, {self.source})"
+
+
+def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransitions:
+    r"""Transitions that look natural but are made up: a stand-in where no recording is at hand.
+
+    Objects cross the frame on smooth paths of 25 frames. The logarithm of an object's speed, its
+    heading and its approach (the change of scale over the speed) are each a stationary or free
+    random walk; at the border it turns back. So most steps are small and some are large, with
+    tails heavier than Laplace's, as in natural videos; but nothing here was measured, and results
+    must say so. The rows of one object follow one another.
+
+    Args:
+        count: Number of transitions T.
+        seed: Integer that fixes the table.
+
+    Example:
+        >>> synthetic_transitions(1000, seed=0)
+        RecordedTransitions(1000 transitions, synthetic stand-in)
+    """
+    check_integer("count", count, at_least=1)
+    random = np.random.default_rng(check_integer("seed", seed, at_least=0))
+    objects = -(-count // (FRAMES - 1))
+    state = random.normal(0.5, [[0.2], [0.2], [0.25]], (3, objects))
+    speed, approach = random.normal(size=(2, objects))
+    heading = random.uniform(0, 2 * np.pi, objects)
+    frames = [state]
+    for _ in range(FRAMES - 1):
+        speed = 0.9 * speed + np.sqrt(1 - 0.9**2) * random.normal(size=objects)
+        approach = 0.9 * approach + np.sqrt(1 - 0.9**2) * random.normal(size=objects)
+        heading = heading + random.normal(0, 0.3, objects)
+        step = 0.015 * np.exp(speed)
+        direction = np.stack([np.cos(heading), np.sin(heading), 0.7 * approach])
+        state = state + step * direction
+        frames.append(state)
+    # Reflected at 0 and 1: what leaves the frame comes back at the same speed.
+    seen = np.abs((np.stack(frames) + 1) % 2 - 1)
+    pairs = np.concatenate([seen[:-1], seen[1:]], axis=1)  # (frame, before and after, object)
+    table = pairs.transpose(2, 0, 1).reshape(-1, 6)[:count]
+    return RecordedTransitions(table, source="synthetic stand-in")
 
 
 @lru_cache(maxsize=64)
@@ -172,7 +343,7 @@ def _draw(cumulated: Tensor, index: Tensor, generator: Generator) -> Tensor:
     """The first entry of each row's cumulated probabilities above a uniform number."""
     rows = cumulated[index]
     # Below the last sum, which rounding may leave under 1; so a value without weight never comes.
-    level = uniforms((len(index), 1), generator, CPU) * rows[:, -1:]
+    level = draw_uniform((len(index), 1), generator, CPU) * rows[:, -1:]
     level = level.minimum(torch.nextafter(rows[:, -1:], torch.zeros(1, dtype=rows.dtype)))
     return torch.searchsorted(rows, level, right=True)[:, 0]
 
@@ -181,12 +352,21 @@ def _ordered(world: FactorWorld) -> list[int]:
     return [f for f, n in enumerate(world.sizes) if n > 1 and not world.categorical[f]]
 
 
-def _anchors(
-    transitions: Transitions, world: FactorWorld, batch_size: int, generator: Generator
+def _sample_anchors(
+    world: FactorWorld,
+    batch_size: int,
+    generator: Generator,
+    check: Callable[[FactorWorld], None],
 ) -> Tensor:
+    """Check the arguments, then draw anchors (batch_size, F) uniformly on the grid."""
     if not isinstance(world, FactorWorld):
         raise TypeError(f"world must be a FactorWorld, got {world!r}")
-    transitions.check(world)
+    check(world)
     check_integer("batch_size", batch_size, at_least=1)
     check_generator("generator", generator)
     return world.sample_factors(batch_size, generator)
+
+
+def _integers(below: int, count: int, generator: Generator) -> Tensor:
+    drawn = torch.randint(below, (count,), generator=generator, device=generator.device)
+    return drawn.cpu()

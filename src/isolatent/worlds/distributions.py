@@ -10,13 +10,20 @@ import torch
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.worlds.draws import normals
+from isolatent.worlds.sampling import draw_normal
 from isolatent.worlds.spaces import Box, Product, Space
 
-__all__ = ["Distribution", "Elementary", "GaussianCopula", "Independent", "Uniform", "columns"]
+__all__ = [
+    "Distribution",
+    "Elementary",
+    "GaussianCopula",
+    "Independent",
+    "Uniform",
+    "per_dimension",
+]
 
 
-def columns(name: str, value: float | tuple[float, ...], n: int, like: Tensor) -> Tensor:
+def per_dimension(name: str, value: float | tuple[float, ...], n: int, like: Tensor) -> Tensor:
     """One value per coordinate, in float64 on ``like``'s device, from one or n given values."""
     if isinstance(value, tuple) and len(value) != n:
         raise ValueError(
@@ -33,12 +40,12 @@ class Distribution(ABC):
     """
 
     @abstractmethod
-    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+    def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
         """Say which distribution rules each of the undivided spaces that make up ``space``."""
 
     def check(self, space: Space) -> None:
         """Raise an error that says why, if this distribution cannot live on ``space``."""
-        for part, factor in self._dealt(space):
+        for part, factor in self._factors(space):
             try:
                 part._check_on(factor)
             except ValueError as error:
@@ -52,7 +59,7 @@ class Distribution(ABC):
     def normalised(self, space: Space) -> bool:
         """Whether :meth:`log_prob` on ``space`` integrates to one, or lacks a constant."""
         self.check(space)
-        return all(part._normalised(factor) for part, factor in self._dealt(space))
+        return all(part._normalised(factor) for part, factor in self._factors(space))
 
     def sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         """Draw one point for each row of ``center`` (N, n), with its dtype and device."""
@@ -61,7 +68,7 @@ class Distribution(ABC):
         _check_points("center", center, space)
         if not bool(center.isfinite().all()):
             raise ValueError("center must be finite, but it holds NaN or inf")
-        dealt = self._dealt(space)
+        dealt = self._factors(space)
         around = center.split([factor.n for _, factor in dealt], dim=-1)
         draws = [
             part._sample(factor, some, generator)
@@ -82,7 +89,7 @@ class Distribution(ABC):
             raise ValueError(
                 f"value and center must have as many rows, got {len(value)} and {len(center)}"
             )
-        dealt = self._dealt(space)
+        dealt = self._factors(space)
         sizes = [factor.n for _, factor in dealt]
         terms = [
             torch.where(factor.contains(some), part._log_density(factor, some, around), -math.inf)
@@ -109,10 +116,10 @@ class Elementary(Distribution):
     @abstractmethod
     def _normalised(self, space: Space) -> bool: ...
 
-    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+    def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
         if not isinstance(space, Product):
             return [(self, space)]
-        return [part for factor in space.spaces for part in self._dealt(factor)]
+        return [part for factor in space.spaces for part in self._factors(factor)]
 
     def _store(self, **values: float | tuple[float, ...]) -> None:
         """Keep checked arguments as plain numbers, in a frozen dataclass."""
@@ -178,7 +185,7 @@ class GaussianCopula(Elementary):
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Box)
         root = torch.linalg.cholesky(self._covariance(center))
-        independent = normals((*center.shape,), generator, center).double()
+        independent = draw_normal((*center.shape,), generator, center).double()
         gaussians = independent.unflatten(-1, (-1, self.block_size)) @ root.mT
         shares = torch.special.ndtr(gaussians.flatten(-2))
         return (space.low + (space.high - space.low) * shares).to(center.dtype)
@@ -217,7 +224,7 @@ class Independent(Distribution):
     def __repr__(self) -> str:
         return f"Independent({', '.join(map(repr, self.parts))})"
 
-    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+    def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
         if not isinstance(space, Product):
             raise TypeError(f"Independent needs a Product space, got {space!r}")
         if len(self.parts) != len(space.spaces):
@@ -228,5 +235,5 @@ class Independent(Distribution):
         return [
             dealt
             for part, factor in zip(self.parts, space.spaces, strict=True)
-            for dealt in part._dealt(factor)
+            for dealt in part._factors(factor)
         ]

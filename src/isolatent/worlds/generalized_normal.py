@@ -13,10 +13,10 @@ from scipy import special
 from torch import Generator, Tensor
 
 from isolatent.checks import check_real, check_scale
-from isolatent.worlds.distributions import Elementary, columns
-from isolatent.worlds.draws import accept_reject, uniforms
-from isolatent.worlds.hollow_normal import sample_hollow_normal
+from isolatent.worlds.distributions import Elementary, per_dimension
+from isolatent.worlds.sampling import draw_uniform, rejection_sample
 from isolatent.worlds.spaces import Euclidean, HollowBall, SeparableSpace, Space, Sphere
+from isolatent.worlds.truncated_normal import sample_truncated_normal
 
 __all__ = ["GeneralizedNormal", "Laplace", "Normal"]
 
@@ -61,7 +61,7 @@ class GeneralizedNormal(Elementary):
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, SeparableSpace | Sphere | HollowBall):
             raise TypeError(f"{type(self).__name__} is not defined on {space!r}")
-        columns(self._scale_name, self.scale, space.n, torch.empty(0))
+        per_dimension(self._scale_name, self.scale, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return not isinstance(space, HollowBall)
@@ -75,13 +75,13 @@ class GeneralizedNormal(Elementary):
             return space.project(self._sample_free(center, generator)).to(center.dtype)
         assert isinstance(space, HollowBall)
         if self.p == 2 and not isinstance(self.scale, tuple):
-            return sample_hollow_normal(space, center, self.scale / math.sqrt(2), generator)
+            return sample_truncated_normal(space, center, self.scale / math.sqrt(2), generator)
         return self._sample_in_shell(space, center, generator)
 
     def _sample_free(self, center: Tensor, generator: Generator) -> Tensor:
         """Inverse CDF on each axis without bounds; in float64."""
-        scale = columns("scale", self.scale, center.shape[-1], center)
-        level = 2 * uniforms((*center.shape,), generator, center) - 1
+        scale = per_dimension("scale", self.scale, center.shape[-1], center)
+        level = 2 * draw_uniform((*center.shape,), generator, center) - 1
         distance = _upper_tail(self.p).inverse(1 - level.abs())
         return center.double() + scale * distance.copysign(level)
 
@@ -90,7 +90,7 @@ class GeneralizedNormal(Elementary):
     ) -> Tensor:
         """Inverse CDF on each axis, restricted to a union of intervals; in float64."""
         tail = _upper_tail(self.p)
-        scale = columns("scale", self.scale, center.shape[-1], center)
+        scale = per_dimension("scale", self.scale, center.shape[-1], center)
         sides = _sides(intervals, center.double(), scale, tail)
         masses = [side.mass for side in sides]
         total = torch.stack(masses).sum(0)
@@ -100,7 +100,7 @@ class GeneralizedNormal(Elementary):
                 "the scale is too small for the distance between the centre and the space"
             )
         # One uniform number per coordinate walks along the pieces until it is used up.
-        left = uniforms((*center.shape,), generator, center) * total
+        left = draw_uniform((*center.shape,), generator, center) * total
         signed = torch.zeros_like(left)
         tail_value = torch.ones_like(left)
         chosen = torch.zeros_like(left, dtype=torch.bool)
@@ -122,7 +122,7 @@ class GeneralizedNormal(Elementary):
         Untruncated draws suit a narrow scale, uniform points of the shell a wide one. An accepted
         point has the same law whichever proposal it came from.
         """
-        scale = columns("scale", self.scale, space.n, center)
+        scale = per_dimension("scale", self.scale, space.n, center)
         least = _least_exponent(space, center.double(), scale, self.p)
 
         def propose(rows: Tensor, round_number: int) -> tuple[Tensor, Tensor]:
@@ -132,15 +132,15 @@ class GeneralizedNormal(Elementary):
                 return draws, space.contains(draws, tolerance=0.0)
             draws = space.sample(len(rows), generator, torch.float64, center.device)
             exponent = ((draws - here).abs() / scale).pow(self.p).sum(-1)
-            level = uniforms((len(rows),), generator, center)
+            level = draw_uniform((len(rows),), generator, center)
             return draws, level.log() <= least[rows] - exponent
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, f"{self!r} on {space!r}")
+        rejection_sample(out, propose, f"{self!r} on {space!r}")
         return out
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
-        scale = columns("scale", self.scale, space.n, value)
+        scale = per_dimension("scale", self.scale, space.n, value)
         value64, center64 = value.double(), center.double()
         per_axis = math.log(self.p / 2) - math.lgamma(1 / self.p) - scale.log()
         if isinstance(space, Sphere):

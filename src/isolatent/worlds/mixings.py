@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
 
 from isolatent.checks import check_integer, check_one_of, check_real, check_tensor
-from isolatent.worlds.activations import ACTIVATIONS
-from isolatent.worlds.draws import normals, uniforms
+from isolatent.worlds.sampling import draw_normal, draw_uniform
 
-__all__ = ["FlowMixing", "Identity", "InvertibleMLP", "Linear", "Mixing"]
+__all__ = ["ACTIVATIONS", "FlowMixing", "Identity", "InvertibleMLP", "Linear", "Mixing"]
+
+Activation = Callable[[Tensor, float], Tensor]  # of a value and the leak's slope
 
 
 class Mixing(nn.Module, ABC):
@@ -288,7 +290,7 @@ class FlowMixing(Mixing):
         for parameter in flow.parameters():
             fan_in = parameter.shape[-1] if parameter.ndim > 1 else 1
             std = self.gain / math.sqrt(fan_in) if parameter.ndim > 1 else 0.0
-            parameter.data = std * normals((*parameter.shape,), generator, parameter.data)
+            parameter.data = std * draw_normal((*parameter.shape,), generator, parameter.data)
         self.flow = flow
 
     def _mix(self, z: Tensor) -> Tensor:
@@ -353,7 +355,7 @@ def _best_conditioned(
     best, least = like, math.inf
     for start in range(0, draws, 5000):
         shape = (min(5000, draws - start), rows, columns)
-        batch = 2 * uniforms(shape, generator, like) - 1
+        batch = 2 * draw_uniform(shape, generator, like) - 1
         batch = batch / batch.norm(dim=-2, keepdim=True)
         squares = torch.linalg.eigvalsh(batch.mT @ batch)
         condition = (squares[:, -1] / squares[:, 0].clamp(min=1e-300)).sqrt()
@@ -364,3 +366,72 @@ def _best_conditioned(
         if least <= enough:
             break
     return best, least
+
+
+def _leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, slope * x)
+
+
+def _leaky_relu_inverse(y: Tensor, slope: float) -> Tensor:
+    return torch.where(y > 0, y, y / slope)
+
+
+def _smooth_leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return slope * x + (1 - slope) * softplus(x)
+
+
+def _smooth_leaky_relu_inverse(y: Tensor, slope: float) -> Tensor:
+    def slope_at(x: Tensor) -> Tensor:
+        return slope + (1 - slope) * torch.sigmoid(x)
+
+    # y = f(x) >= s x and y >= x for every x, so the root lies left of both.
+    start = torch.where(y > 0, y, y / slope)
+    return _newton(y, start, lambda x: _smooth_leaky_relu(x, slope), slope_at)
+
+
+def _elu(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, torch.expm1(x.clamp(max=0)))
+
+
+def _elu_inverse(y: Tensor, slope: float) -> Tensor:
+    if bool((y <= -1).any()):
+        raise ValueError(
+            f"x was rounded beyond what elu can invert (its values lie above -1, {y.min():.9g} was "
+            "reached); use float64 or leaky_elu"
+        )
+    return torch.where(y > 0, y, torch.log1p(y.clamp(max=0)))
+
+
+def _leaky_elu(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, slope * x + (1 - slope) * torch.expm1(x.clamp(max=0)))
+
+
+def _leaky_elu_inverse(y: Tensor, slope: float) -> Tensor:
+    def slope_at(x: Tensor) -> Tensor:
+        return slope + (1 - slope) * torch.exp(x)
+
+    below = y.clamp(max=0)
+    root = _newton(below, torch.zeros_like(y), lambda x: _leaky_elu(x, slope), slope_at)
+    return torch.where(y > 0, y, root)
+
+
+def _newton(
+    y: Tensor, start: Tensor, f: Callable[[Tensor], Tensor], slope_at: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Solve f(x) = y for convex increasing f, where Newton converges from every start."""
+    x = start
+    for _ in range(60):
+        step = (f(x) - y) / slope_at(x)
+        x = x - step
+        if bool((step.abs() <= 4 * torch.finfo(y.dtype).eps * (1 + x.abs())).all()):
+            break
+    return x
+
+
+ACTIVATIONS: dict[str, tuple[Activation, Activation]] = {
+    "leaky_relu": (_leaky_relu, _leaky_relu_inverse),
+    "smooth_leaky_relu": (_smooth_leaky_relu, _smooth_leaky_relu_inverse),
+    "elu": (_elu, _elu_inverse),
+    "leaky_elu": (_leaky_elu, _leaky_elu_inverse),
+}
+"""Name -> (activation, inverse); both take the leak's slope, which ``elu`` does not use."""

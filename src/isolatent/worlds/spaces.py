@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real, check_tensor
-from isolatent.worlds.draws import normals, uniforms
+from isolatent.worlds.sampling import draw_normal, draw_uniform
 
 __all__ = [
     "Box",
@@ -155,7 +155,7 @@ class Sphere(Space):
         return pole
 
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
-        return self._project(normals((size, self.n), generator, like))
+        return self._project(draw_normal((size, self.n), generator, like))
 
     def _excess(self, z: Tensor) -> Tensor:
         return ((z / self.radius).norm(dim=-1) - 1).abs()
@@ -187,7 +187,7 @@ class SeparableSpace(Space):
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
         lows, highs = torch.tensor(self.intervals, dtype=torch.float64, device=like.device).T
         lengths = highs - lows
-        offset = uniforms((size, self.n), generator, like) * lengths.sum()
+        offset = draw_uniform((size, self.n), generator, like) * lengths.sum()
         ends = lengths.cumsum(0)
         piece = torch.searchsorted(ends[:-1], offset, right=True)
         return (lows[piece] + offset - (ends - lengths)[piece]).to(like.dtype)
@@ -324,7 +324,7 @@ class HollowBall(Space):
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
         direction = Sphere(self.n)._sample(size, generator, like)
         hole = (self.inner / self.outer) ** self.n
-        share = hole + (1 - hole) * uniforms((size, 1), generator, like)
+        share = hole + (1 - hole) * draw_uniform((size, 1), generator, like)
         return direction * (self.outer * share ** (1 / self.n)).to(like.dtype)
 
     def _excess(self, z: Tensor) -> Tensor:

@@ -12,10 +12,14 @@ from scipy import optimize, special
 from torch import Generator, Tensor
 
 from isolatent.checks import check_real, check_scale
-from isolatent.worlds.directions import propose_directions
-from isolatent.worlds.distributions import Distribution, Elementary, columns
-from isolatent.worlds.draws import accept_reject, normals, uniforms
+from isolatent.worlds.distributions import Distribution, Elementary, per_dimension
 from isolatent.worlds.generalized_normal import Normal
+from isolatent.worlds.sampling import (
+    draw_normal,
+    draw_uniform,
+    propose_directions,
+    rejection_sample,
+)
 from isolatent.worlds.spaces import SeparableSpace, Space, Sphere, unit_rows
 
 __all__ = ["AnisotropicNormal", "ShellNormal", "VonMisesFisher"]
@@ -59,11 +63,11 @@ class VonMisesFisher(Elementary):
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
             draws, log_ratio = propose_directions(axis[rows], kappa[rows], generator)
-            level = uniforms((len(rows), 1), generator, axis)
+            level = draw_uniform((len(rows), 1), generator, axis)
             return draws, (level.log() <= log_ratio).squeeze(-1)
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, repr(self))
+        rejection_sample(out, propose, repr(self))
         return space.project(out)
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
@@ -114,7 +118,7 @@ class AnisotropicNormal(Elementary):
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, Sphere | SeparableSpace):
             raise TypeError(f"AnisotropicNormal is not defined on {space!r}")
-        columns("weights", self.weights, space.n, torch.empty(0))
+        per_dimension("weights", self.weights, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return isinstance(space, SeparableSpace)
@@ -128,20 +132,20 @@ class AnisotropicNormal(Elementary):
         """Share of the proposals that the sampler accepts around these centres."""
         self.check(space)
         out = torch.empty_like(center)
-        return accept_reject(out, self._proposals(space, center, generator), repr(self))
+        return rejection_sample(out, self._proposals(space, center, generator), repr(self))
 
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         if not isinstance(space, Sphere):
             return self._as_normal()._sample(space, center, generator)
         out = torch.empty_like(center)
-        accept_reject(out, self._proposals(space, center, generator), repr(self))
+        rejection_sample(out, self._proposals(space, center, generator), repr(self))
         return space.project(out)
 
     def _proposals(
         self, space: Sphere, center: Tensor, generator: Generator
     ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
         n = space.n
-        weights = columns("weights", self.weights, n, center) * space.radius**2
+        weights = per_dimension("weights", self.weights, n, center) * space.radius**2
         linear = weights * _axis(self, center)
         shift = _saddle_shift(weights, linear)
         largest = float(weights.max() + shift.max()) if len(shift) else 1.0
@@ -149,13 +153,13 @@ class AnisotropicNormal(Elementary):
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
             precision = weights + shift[rows]
-            noise = normals((len(rows), n), generator, weights)
+            noise = draw_normal((len(rows), n), generator, weights)
             direction = torch.nn.functional.normalize(
                 linear[rows] / precision + noise / precision.sqrt(), dim=-1
             )
             a = (precision * direction.square()).sum(-1)
             h = (linear[rows] * direction).sum(-1)
-            level = uniforms((len(rows),), generator, center)
+            level = draw_uniform((len(rows),), generator, center)
             accepted = level.log() <= log_least - _log_radial_integral(n, a, h)
             return direction * space.radius, accepted
 
@@ -164,7 +168,7 @@ class AnisotropicNormal(Elementary):
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         if not isinstance(space, Sphere):
             return self._as_normal()._log_density(space, value, center)
-        weights = columns("weights", self.weights, space.n, value)
+        weights = per_dimension("weights", self.weights, space.n, value)
         return (-0.5 * (weights * (value - center).double().square()).sum(-1)).to(value.dtype)
 
 
@@ -193,22 +197,22 @@ class ShellNormal(Elementary):
 
     def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
-        columns("weights", self.weights, space.n, torch.empty(0))
+        per_dimension("weights", self.weights, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return False
 
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Sphere)
-        std = columns("weights", self.weights, space.n, center).rsqrt().to(center.dtype)
+        std = per_dimension("weights", self.weights, space.n, center).rsqrt().to(center.dtype)
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
-            noise = normals((len(rows), space.n), generator, center)
+            noise = draw_normal((len(rows), space.n), generator, center)
             draws = center[rows] + std * noise
             return draws, (draws.norm(dim=-1) / space.radius - 1).abs() < self.width
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, f"{self!r} on {space!r}")
+        rejection_sample(out, propose, f"{self!r} on {space!r}")
         return space.project(out)
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:

@@ -1,15 +1,31 @@
-"""Binary images as bits: an eighth of a byte array, and less where images repeat one another."""
+"""Binary images as packed bits, in memory and in a cache on disk.
+
+A byte array takes eight times as much, and more where images are shifted copies of one another. The
+cache is in the directory that the environment variable ``ISOLATENT_CACHE`` names, else in the
+user's cache directory of the platform. Files are written atomically, and a file that is damaged or
+was not written by this module is built again.
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from platformdirs import user_cache_path
 
-from isolatent.checks import check_integer
+from isolatent.checks import IsolatentWarning, check_integer
+from isolatent.files import atomic_write, digest_data
 
-__all__ = ["PackedImages"]
+__all__ = ["PackedImages", "cache_directory", "cached_array"]
+
+Array = NDArray[Any]
 
 
 class PackedImages:
@@ -103,3 +119,47 @@ class PackedImages:
 
     def __repr__(self) -> str:
         return f"PackedImages({self.shape}, {self.nbytes} bytes)"
+
+
+def cache_directory() -> Path:
+    """Return the directory of cached arrays."""
+    chosen = os.environ.get("ISOLATENT_CACHE")
+    return Path(chosen) if chosen else user_cache_path("isolatent", appauthor=False)
+
+
+def cached_array(name: str, key: str, build: Callable[[], Array]) -> Array:
+    """The array under this name and key, built and kept where there is none.
+
+    Args:
+        name: How the file's name begins.
+        key: The hash of all that the array depends on.
+        build: Makes the array.
+    """
+    path = cache_directory() / f"{name}-{key[:16]}.npz"
+    kept = _read(path, key)
+    if kept is not None:
+        return kept
+    array = build()
+    try:
+        _write(path, key, array)
+    except OSError as error:
+        warnings.warn(f"{path} cannot be written ({error}); built each time", IsolatentWarning, 3)
+    return array
+
+
+def _read(path: Path, key: str) -> Array | None:
+    try:
+        with np.load(path, allow_pickle=False) as archive:  # zip's checksums are verified
+            array: Array = archive["array"]
+            whole = str(archive["key"]) == key and str(archive["digest"]) == digest_data(array)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError):
+        return None
+    return array if whole else None
+
+
+def _write(path: Path, key: str, array: Array) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        np.savez(file, array=array, key=key, digest=digest_data(array))

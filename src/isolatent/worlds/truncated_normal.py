@@ -7,14 +7,19 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from isolatent.worlds.directions import log_envelope, propose_directions, slope_of_log_envelope
-from isolatent.worlds.draws import accept_reject, uniforms
+from isolatent.worlds.sampling import (
+    draw_uniform,
+    log_envelope_mass,
+    log_envelope_slope,
+    propose_directions,
+    rejection_sample,
+)
 from isolatent.worlds.spaces import HollowBall, unit_rows
 
-__all__ = ["sample_hollow_normal"]
+__all__ = ["sample_truncated_normal"]
 
 
-def sample_hollow_normal(
+def sample_truncated_normal(
     space: HollowBall, center: Tensor, std: float, generator: Generator
 ) -> Tensor:
     r"""Draw :math:`y \sim N(c, \sigma^2)` given :math:`inner \le \|y\| \le outer`.
@@ -36,7 +41,7 @@ def sample_hollow_normal(
 
     def log_q(r: Tensor, rows: Tensor) -> Tensor:
         bend = ((r - distance[rows]) / std).square() / 2
-        return (n - 1) * r.log() - bend + log_envelope(n, r * concentration[rows])
+        return (n - 1) * r.log() - bend + log_envelope_mass(n, r * concentration[rows])
 
     mode, slope = _mode(space, distance, std)
     all_rows = torch.arange(len(at), device=at.device)
@@ -51,7 +56,7 @@ def sample_hollow_normal(
     reach = torch.where(slope > 0, mode - space.inner, space.outer - mode)
 
     def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
-        level = uniforms((len(rows), 1), generator, at)
+        level = draw_uniform((len(rows), 1), generator, at)
         low, high, here = erf_low[rows], erf_high[rows], rate[rows]
         normal = width * torch.special.erfinv(low + (high - low) * level)
         size = torch.log1p(level * torch.expm1(-here.abs() * reach[rows]))
@@ -61,11 +66,11 @@ def sample_hollow_normal(
         log_bound = torch.where(steep[rows], here * offset, -(offset / width).square())
         direction, log_ratio = propose_directions(axis[rows], r * concentration[rows], generator)
         log_ratio = log_ratio + log_q(r, rows) - peak[rows] - log_bound
-        accepted = uniforms((len(rows), 1), generator, at).log() <= log_ratio
+        accepted = draw_uniform((len(rows), 1), generator, at).log() <= log_ratio
         return r * direction, accepted.squeeze(-1)
 
     out = torch.empty_like(center)
-    accept_reject(out, propose, f"a normal with std {std:g} on {space!r}")
+    rejection_sample(out, propose, f"a normal with std {std:g} on {space!r}")
     return out
 
 
@@ -75,7 +80,7 @@ def _mode(space: HollowBall, distance: Tensor, std: float) -> tuple[Tensor, Tens
 
     def slope_at(r: Tensor) -> Tensor:
         pull = (distance - r) / std**2
-        return (n - 1) / r + pull + concentration * slope_of_log_envelope(n, r * concentration)
+        return (n - 1) / r + pull + concentration * log_envelope_slope(n, r * concentration)
 
     low, high = (torch.full_like(distance, bound) for bound in (space.inner, space.outer))
     slope_low, slope_high = slope_at(low), slope_at(high)
