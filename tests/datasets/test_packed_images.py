@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from platformdirs import user_cache_path
 
 from isolatent.checks import IsolatentWarning
 from isolatent.datasets import PackedImages
@@ -33,7 +34,7 @@ def dense():
     [4, -1, slice(2, 8, 3), [5, 5, 0], np.array([[1, 2], [3, -4]]), np.arange(12) % 2 == 0, EMPTY],
     ids=str,
 )
-def test_indexing_is_that_of_the_dense_array(packed, dense, index):
+def test_indexing_equals_that_of_the_dense_array(packed, dense, index):
     shown = packed[index]
     expected = dense[np.array(index, int) if index is EMPTY else index]
     assert shown.dtype == bool
@@ -71,7 +72,7 @@ def folder(tmp_path, monkeypatch):
 
 
 class Build:
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     calls = 0
 
@@ -85,7 +86,7 @@ def test_an_array_is_built_once(folder):
     for _ in range(3):
         assert np.array_equal(cached_array("a", KEY, build), ARRAY)
     assert build.calls == 1
-    assert [path.name for path in folder.iterdir()] == [f"a-{KEY[:16]}.npz"]  # nothing half-written
+    assert [path.name for path in folder.iterdir()] == [f"a-{KEY[:16]}.npz"]  # and no partial file
     cached_array("a", digest_data(np.arange(4)), build)
     assert build.calls == 2
 
@@ -110,7 +111,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damaged_and_foreign_files_are_made_anew(folder, damage):
+def test_damaged_and_foreign_files_are_rebuilt(folder, damage):
     build = Build()
     cached_array("a", KEY, build)
     beside = folder / "other.txt"
@@ -123,13 +124,13 @@ def test_damaged_and_foreign_files_are_made_anew(folder, damage):
     assert beside.read_text() == "mine"
 
 
-def test_a_place_that_cannot_be_written_is_told(folder):
+def test_an_unwritable_cache_warns(folder):
     folder.write_text("a file where the directory should be")
     with pytest.warns(IsolatentWarning, match="cannot be written"):
         assert np.array_equal(cached_array("a", KEY, Build()), ARRAY)
 
 
-def test_a_build_that_fails_leaves_nothing(folder):
+def test_a_failed_build_leaves_no_file(folder):
     def build():
         raise RuntimeError("no")
 
@@ -138,8 +139,8 @@ def test_a_build_that_fails_leaves_nothing(folder):
     assert not folder.exists() or not list(folder.iterdir())
 
 
-def test_the_directory(monkeypatch, tmp_path):
+def test_the_directory_is_that_of_the_variable_or_the_platform(monkeypatch, tmp_path):
     monkeypatch.delenv("ISOLATENT_CACHE", raising=False)
-    assert cache_directory().name == "isolatent"
+    assert cache_directory() == user_cache_path("isolatent", appauthor=False)
     monkeypatch.setenv("ISOLATENT_CACHE", str(tmp_path))
     assert cache_directory() == tmp_path

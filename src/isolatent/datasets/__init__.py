@@ -1,4 +1,4 @@
-"""Image data with known factors: sprites, 3-D rooms, published sets, and how factors change."""
+"""Image datasets with known factors, and transitions of factors between paired images."""
 
 from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld

@@ -29,14 +29,14 @@ Array = NDArray[Any]
 
 
 class PackedImages:
-    r"""An array (M·P, H, W) of booleans: M windows, each of them shown at P places.
+    r"""A boolean array (M·P, H, W) of M windows, each at P places.
 
-    Image :math:`mP + p` is window :math:`m` with its corner at place :math:`p`, and zero elsewhere.
-    Images without such structure are their own windows, at one place.
+    Image :math:`mP + p` is window :math:`m` with its upper left corner at place :math:`p`, and zero
+    elsewhere. Images without such structure are windows of full size at a single place.
 
     Args:
-        bits: The windows (M, h·w/8), packed by ``np.packbits``: rows one after another, the
-            leftmost pixel in the highest bit.
+        bits: The windows (M, h·w/8), packed by ``np.packbits``: row by row, the leftmost pixel in
+            the highest bit.
         window: Height and width (h, w) of the windows; w is a multiple of 8.
         image: Height and width (H, W) of the images; by default those of the windows.
         places: Row and column (P, 2) of the windows' upper left corners; by default (0, 0).
@@ -80,14 +80,14 @@ class PackedImages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that are taken."""
+        """Number of bytes in memory."""
         return self.bits.nbytes + self.places.nbytes
 
     def __len__(self) -> int:
         return len(self.bits) * len(self.places)
 
     def __getitem__(self, index: Any) -> NDArray[np.bool_]:
-        """The images of an integer, a slice, or an array of integers or booleans."""
+        """Return the images at an integer, a slice, or an array of integers or booleans."""
         if isinstance(index, int | np.integer | slice):
             cells = np.asarray(range(len(self))[index])
         else:
@@ -109,7 +109,7 @@ class PackedImages:
         if self.window == self.image:
             return pixels
         images = np.zeros((len(cells), *self.image), dtype=bool)
-        # A view of every window of every image, so that each image takes its own in one step.
+        # A view of every window of every image, so that one assignment fills all images.
         views = np.lib.stride_tricks.sliding_window_view(
             images, self.window, axis=(1, 2), writeable=True
         )
@@ -128,12 +128,12 @@ def cache_directory() -> Path:
 
 
 def cached_array(name: str, key: str, build: Callable[[], Array]) -> Array:
-    """The array under this name and key, built and kept where there is none.
+    """Return the cached array of this name and key, or build and cache it.
 
     Args:
-        name: How the file's name begins.
-        key: The hash of all that the array depends on.
-        build: Makes the array.
+        name: Prefix of the file name.
+        key: Hash of everything that the array depends on.
+        build: Returns the array.
     """
     path = cache_directory() / f"{name}-{key[:16]}.npz"
     kept = _read(path, key)
@@ -143,13 +143,17 @@ def cached_array(name: str, key: str, build: Callable[[], Array]) -> Array:
     try:
         _write(path, key, array)
     except OSError as error:
-        warnings.warn(f"{path} cannot be written ({error}); built each time", IsolatentWarning, 3)
+        warnings.warn(
+            f"{path} cannot be written ({error}); the array is built at each call",
+            IsolatentWarning,
+            3,
+        )
     return array
 
 
 def _read(path: Path, key: str) -> Array | None:
     try:
-        with np.load(path, allow_pickle=False) as archive:  # zip's checksums are verified
+        with np.load(path, allow_pickle=False) as archive:  # verifies the checksums of the zip file
             array: Array = archive["array"]
             whole = str(archive["key"]) == key and str(archive["digest"]) == digest_data(array)
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):

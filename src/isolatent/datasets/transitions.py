@@ -36,14 +36,14 @@ Array = NDArray[np.float64]
 
 @runtime_checkable
 class Transitions(Protocol):
-    """Anything that draws pairs of factors on the grid of a world.
+    """Interface of distributions of factor pairs on the grid of a world.
 
-    All randomness comes from the generator, so its state, the world and the transitions fix the
-    pairs. Anchors are uniform on the grid unless a class says otherwise.
+    All randomness comes from the generator, so its state, the world and the transitions determine
+    the pairs. Anchors are uniform on the grid unless documented otherwise.
     """
 
     def check(self, world: FactorWorld) -> None:
-        """Raise ValueError if the world has no room for these transitions."""
+        """Raise ValueError if these transitions are not defined on the world."""
         ...
 
     def sample_factors(
@@ -57,16 +57,16 @@ class Transitions(Protocol):
 class UniformFactorChange:
     r"""UNI: :math:`k` factors change, :math:`k \sim \mathcal U\{1, \dots, F - 1\}`.
 
-    Which ones is uniform, and each takes one of its *other* values, uniformly; so exactly k factors
-    differ, and no pair is without a change. (If the old value could come again, fewer would
-    differ, and now and then none.) Factors with one value are not counted and never chosen.
+    The k factors are chosen uniformly, and each takes one of its *other* values uniformly, so that
+    exactly k factors differ. (If the old value could be drawn again, fewer would differ, and
+    sometimes none.) Factors with a single value are not counted and never chosen.
 
     References:
         Locatello et al.: Weakly-supervised disentanglement without compromises, 2020;
         `zimmermann2020`, A.6.
 
     Args:
-        k: How many factors change, at most all F; by default drawn anew for each pair.
+        k: Number of factors that change, at most F; by default drawn for each pair.
 
     Example:
         >>> from isolatent.datasets import Sprites
@@ -102,11 +102,11 @@ class UniformFactorChange:
             count = 1 + (draw_uniform((batch_size, 1), generator, CPU) * (varying - 1)).long()
         else:
             count = torch.full((batch_size, 1), self.k)
-        # The first k factors in a random order, in which those that cannot change come last.
+        # The first k factors in a random order, in which factors with one value come last.
         order = draw_uniform(y.shape, generator, CPU) + (sizes <= 1)
         changes = order.argsort(dim=1).argsort(dim=1) < count
         others = (draw_uniform(y.shape, generator, CPU) * (sizes - 1)).long()
-        others = others + (others >= y)  # the old value is left out
+        others = others + (others >= y)  # skips the old value
         return y, torch.where(changes, others, y)
 
 
@@ -114,17 +114,17 @@ class UniformFactorChange:
 class LaplaceTransitions:
     r"""LAP: :math:`p(y_f' = j \mid y_f = i) \propto \exp(-|i - j|\, r / \log n_f)`.
 
-    Every factor that has an order moves, independently, by Laplace weights over its
-    :math:`n_f` indices; categorical ones never do. Distances do not go round: an angle at its last
-    value is far from its first one. A pair in which nothing moved gets one forced change: one of
-    the ordered factors, chosen uniformly, takes a new value by its weights without the old value.
+    Every ordered factor changes independently, with Laplace weights over its :math:`n_f` indices;
+    categorical factors never change. Distances are not periodic: the last value of an angle is far
+    from its first. A pair without any change gets a forced change: one of the ordered factors,
+    chosen uniformly, takes another value, with the same weights but without the old value.
 
     References:
         Klindt et al.: Towards nonlinear disentanglement in natural data with temporal sparse
         coding, 2021; `zimmermann2020`, A.6.
 
     Args:
-        rate: The rate r; a larger one moves factors less far.
+        rate: The rate r; larger rates give smaller changes.
 
     Example:
         >>> from isolatent.datasets import Sprites
@@ -147,7 +147,7 @@ class LaplaceTransitions:
             )
 
     def probabilities(self, n: int) -> Tensor:
-        """The matrix (n, n), float64, of p(j | i) of a factor with n values, before any force."""
+        """Return p(j | i) as a matrix (n, n), float64, for n values, without forced changes."""
         check_integer("n", n, at_least=2)
         index = torch.arange(n, dtype=torch.float64)
         distance = (index[:, None] - index).abs()
@@ -174,21 +174,21 @@ class LaplaceTransitions:
 
 @dataclass(frozen=True, eq=False)
 class RecordedTransitions:
-    r"""NAT: x, y and scale go from one row's values to the next, as they did in a recording.
+    r"""NAT: x, y and scale change as in a recording.
 
-    A pair takes one row of the table, uniformly; its other factors, such as shape and orientation,
-    are uniform on their grid and the same in both. On the grid of a world (`ND` in the papers) the
-    n indices of a factor are bins of equal width in [0, 1]; rows in which nothing changes after
-    that are kept, since how often things rest is part of a recording. :meth:`sample_values` keeps
-    values continuous (`NC`).
+    Each pair takes a row of the table, drawn uniformly; its other factors, such as shape and
+    orientation, are uniform on their grid and equal in both observations. On the grid of a world
+    (`ND` in the papers) the n indices of a factor are bins of equal width in [0, 1]; rows without a
+    change of bins are kept, since the frequency of rest is part of the recording.
+    :meth:`sample_values` returns continuous values (`NC`).
 
     References:
         Klindt et al., 2021; `zimmermann2020`, A.6.
 
     Args:
-        table: Rows (T, 6) of x, y, scale before and x, y, scale after, each in [0, 1]: 0 is the
-            least and 1 the greatest value that the world has of that factor.
-        source: Where the table comes from, for the reader.
+        table: Rows (T, 6) of x, y, scale before and x, y, scale after, each in [0, 1], from the
+            least to the greatest value of that factor in the world.
+        source: Origin of the table, for display.
 
     Example:
         >>> from isolatent.datasets import Sprites
@@ -230,7 +230,7 @@ class RecordedTransitions:
         return self.table  # type: ignore[return-value]  # an array since __post_init__
 
     def check_names(self, world: FactorWorld) -> None:
-        """Raise ValueError if the world lacks one of the factors that move."""
+        """Raise ValueError if the world lacks one of the factors x, y and scale."""
         missing = [name for name in MOVING if name not in world.names]
         if missing:
             raise ValueError(
@@ -243,8 +243,8 @@ class RecordedTransitions:
         indices = self._indices(world)
         if (indices[:, :3] == indices[:, 3:]).all():
             raise ValueError(
-                f"table must hold a transition that changes an index on the grid of {world!r}; in "
-                f"all {len(self)} both moments have the same"
+                f"table must hold a transition that changes an index on the grid of {world!r}, got "
+                f"{len(self)} without a change"
             )
 
     def sample_factors(
@@ -262,9 +262,9 @@ class RecordedTransitions:
     def sample_values(
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
-        """Draw values (batch_size, F), float64, of pairs; x, y and scale are continuous.
+        """Draw values (batch_size, F), float64, of pairs, with continuous x, y and scale.
 
-        They are for the ``observe_values`` of a world that shows values between those of its grid.
+        A world with the method ``observe_values`` can render them.
         """
         factors = _sample_anchors(world, batch_size, generator, self.check_names)
         values = world.values_of(factors)
@@ -278,7 +278,7 @@ class RecordedTransitions:
         return values, values_pos
 
     def _indices(self, world: FactorWorld) -> NDArray[np.int64]:
-        """The rows as indices of bins; 1 is in the last one."""
+        """Return the table as indices of bins; the value 1 is in the last bin."""
         sizes = tuple(world.sizes[world.names.index(name)] for name in MOVING)
         if sizes not in self._binned:
             counts = np.array(sizes * 2)
@@ -290,17 +290,17 @@ class RecordedTransitions:
 
 
 def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransitions:
-    r"""Transitions that look natural but are made up: a stand-in where no recording is at hand.
+    r"""Simulate transitions that resemble natural videos, where no recording is available.
 
-    Objects cross the frame on smooth paths of 25 frames. The logarithm of an object's speed, its
-    heading and its approach (the change of scale over the speed) are each a stationary or free
-    random walk; at the border it turns back. So most steps are small and some are large, with
-    tails heavier than Laplace's, as in natural videos; but nothing here was measured, and results
-    must say so. The rows of one object follow one another.
+    Objects follow smooth paths of 25 frames. The log-speed and the approach (change of scale over
+    speed) of an object are stationary autoregressive processes, its heading is a random walk, and
+    paths are reflected at the border. Most steps are small and some are large, with heavier tails
+    than a Laplace distribution, as in natural videos; but nothing is measured, and reported results
+    must state that the transitions are synthetic. The rows of an object are consecutive.
 
     Args:
         count: Number of transitions T.
-        seed: Integer that fixes the table.
+        seed: Integer seed of the simulation.
 
     Example:
         >>> synthetic_transitions(1000, seed=0)
@@ -321,7 +321,7 @@ def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransi
         direction = np.stack([np.cos(heading), np.sin(heading), 0.7 * approach])
         state = state + step * direction
         frames.append(state)
-    # Reflected at 0 and 1: what leaves the frame comes back at the same speed.
+    # Reflect at 0 and 1.
     seen = np.abs((np.stack(frames) + 1) % 2 - 1)
     pairs = np.concatenate([seen[:-1], seen[1:]], axis=1)  # (frame, before and after, object)
     table = pairs.transpose(2, 0, 1).reshape(-1, 6)[:count]
@@ -330,19 +330,20 @@ def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransi
 
 @lru_cache(maxsize=64)
 def _tables(transitions: LaplaceTransitions, n: int) -> tuple[Tensor, Tensor]:
-    """Cumulated probabilities (n, n) of the next index, and those without the old one."""
+    """Return cumulative probabilities (n, n) of the next index, with and without the old index."""
     free = transitions.probabilities(n)
-    # From the exponents, not from free: a large rate leaves nothing there but the diagonal.
+    # From the exponents: for large rates the off-diagonal entries of ``free`` underflow.
     index = torch.arange(n, dtype=torch.float64)
     logits = -(index[:, None] - index).abs() * transitions.rate / math.log(n)
     forced = logits.fill_diagonal_(-math.inf).softmax(dim=1)
     return tuple(table.cumsum(dim=1) for table in (free, forced))  # type: ignore[return-value]
 
 
-def _draw(cumulated: Tensor, index: Tensor, generator: Generator) -> Tensor:
-    """The first entry of each row's cumulated probabilities above a uniform number."""
-    rows = cumulated[index]
-    # Below the last sum, which rounding may leave under 1; so a value without weight never comes.
+def _draw(cumulative: Tensor, index: Tensor, generator: Generator) -> Tensor:
+    """Sample an index per row by inverse CDF."""
+    rows = cumulative[index]
+    # Strictly below the last sum, which rounding may leave under 1, so that indices of zero
+    # probability are never drawn.
     level = draw_uniform((len(index), 1), generator, CPU) * rows[:, -1:]
     level = level.minimum(torch.nextafter(rows[:, -1:], torch.zeros(1, dtype=rows.dtype)))
     return torch.searchsorted(rows, level, right=True)[:, 0]

@@ -1,4 +1,4 @@
-"""Spaces in which latents live."""
+"""Spaces of latents."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ __all__ = [
 
 
 def unit_rows(z: Tensor) -> Tensor:
-    """Each row of z (N, n) over its length, however short; the pole (1, 0, …, 0) for zero rows."""
-    largest = z.abs().amax(-1, keepdim=True)  # its square may underflow, so it is divided out
+    """Divide each row of z (N, n) by its norm; zero rows become the pole (1, 0, …, 0)."""
+    largest = z.abs().amax(
+        -1, keepdim=True
+    )  # divided out first: squares of small numbers underflow
     pole = torch.zeros(z.shape[-1], dtype=z.dtype, device=z.device)
     pole[0] = 1
     scaled = torch.where(largest > 0, z / largest, pole)
@@ -39,8 +41,8 @@ def unit_rows(z: Tensor) -> Tensor:
 class Space(ABC):
     r"""A subset :math:`\mathcal Z \subseteq \mathbb R^n` with a uniform distribution.
 
-    Every space answers the same questions: what is a uniform sample (:meth:`sample`), is a point in
-    it (:meth:`contains`), what is the nearest point of it (:meth:`project`), what is its volume.
+    Every space implements uniform sampling (:meth:`sample`), membership (:meth:`contains`),
+    projection to the nearest point (:meth:`project`) and its volume (:attr:`log_volume`).
 
     Attributes:
         n: Number of coordinates.
@@ -60,14 +62,14 @@ class Space(ABC):
 
     @abstractmethod
     def center(self) -> Tensor:
-        """The point, in float64, around which marginals are centred."""
+        """Return the point, in float64, around which marginals are centred."""
 
     @abstractmethod
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor: ...
 
     @abstractmethod
     def _excess(self, z: Tensor) -> Tensor:
-        """How far each row lies outside the space, relative to its size; zero inside."""
+        """Return the distance of each row from the space, relative to its size; zero inside."""
 
     @abstractmethod
     def _project(self, z: Tensor) -> Tensor: ...
@@ -87,13 +89,13 @@ class Space(ABC):
         return self._sample(size, generator, torch.empty(0, dtype=dtype, device=device))
 
     def contains(self, z: Tensor | ArrayLike, tolerance: float | None = None) -> Tensor:
-        """Tell for each row of z (N, n) whether it lies in the space.
+        """Return for each row of z (N, n) whether it lies in the space.
 
         Args:
             z: Points, one per row.
-            tolerance: Distance still counted as inside, relative to the size of the space (the
-                largest norm of its points; of each factor's, for a product). By default 100
-                roundings of z's dtype.
+            tolerance: Distance up to which a point counts as inside, relative to the size of the
+                space (the largest norm of its points; per factor for a product). By default 100
+                times the machine epsilon of z's dtype.
         """
         z = check_tensor("z", z)
         self._check_columns("z", z)
@@ -114,7 +116,7 @@ class Space(ABC):
             )
 
     def _store(self, **values: float) -> None:
-        """Keep checked arguments as plain numbers, in a frozen dataclass."""
+        """Set checked arguments of a frozen dataclass."""
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -124,7 +126,7 @@ class Sphere(Space):
     r"""The sphere :math:`\{z \in \mathbb R^n : \|z\|_2 = r\}`.
 
     Args:
-        n: Number of coordinates; the sphere itself has n - 1 dimensions.
+        n: Number of coordinates; the sphere has n - 1 dimensions.
         radius: The radius r.
 
     Example:
@@ -149,7 +151,7 @@ class Sphere(Space):
         return unit + (self.n - 1) * math.log(self.radius)
 
     def center(self) -> Tensor:
-        """The pole (r, 0, …, 0): a sphere has no middle of its own."""
+        """Return the pole (r, 0, …, 0), by convention."""
         pole = torch.zeros(self.n, dtype=torch.float64)
         pole[0] = self.radius
         return pole
@@ -161,20 +163,20 @@ class Sphere(Space):
         return ((z / self.radius).norm(dim=-1) - 1).abs()
 
     def _project(self, z: Tensor) -> Tensor:
-        # Every point is nearest to the origin; it goes to the pole.
+        # All points of the sphere are equally near the origin, which is mapped to the pole.
         return unit_rows(z) * self.radius
 
 
 class SeparableSpace(Space):
-    """A product of one and the same subset of the line, a union of intervals, on every axis.
+    """Base class of n-fold products of a union of intervals.
 
-    On such spaces a distribution with independent coordinates stays one after truncation.
+    Truncation to such a space keeps independent coordinates independent.
     """
 
     @property
     @abstractmethod
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals, in ascending order, whose union is the set on each axis."""
+        """The intervals on each axis, in ascending order."""
 
     @property
     def log_volume(self) -> float:
@@ -227,7 +229,7 @@ class Box(SeparableSpace):
 
 @dataclass(frozen=True)
 class Euclidean(SeparableSpace):
-    r"""All of :math:`\mathbb R^n`; it has no uniform distribution.
+    r"""The Euclidean space :math:`\mathbb R^n`, which has no uniform distribution.
 
     Args:
         n: Number of coordinates.
@@ -243,7 +245,7 @@ class Euclidean(SeparableSpace):
         return ((-math.inf, math.inf),)
 
     def center(self) -> Tensor:
-        """The origin."""
+        """Return the origin."""
         return torch.zeros(self.n, dtype=torch.float64)
 
     def _excess(self, z: Tensor) -> Tensor:
@@ -252,15 +254,14 @@ class Euclidean(SeparableSpace):
 
 @dataclass(frozen=True)
 class CubeGrid(SeparableSpace):
-    r"""A grid of :math:`cells^n` separate cubes that together span :math:`[0, 1]^n`.
+    r"""A grid of :math:`cells^n` disconnected cubes in :math:`[0, 1]^n` (`matthes2023`).
 
-    Each axis is cut into ``cells`` equal intervals with empty gaps between them, so the space is
-    disconnected (`matthes2023`).
+    Each axis has ``cells`` intervals of equal width, separated by gaps.
 
     Args:
         n: Number of coordinates.
         cells: Number of intervals on each axis, at least 2.
-        gap: Width of each empty gap; ``cells - 1`` of them must leave room.
+        gap: Width of each gap, below ``1 / (cells - 1)``.
 
     Example:
         >>> CubeGrid(2, cells=2, gap=0.5).intervals
@@ -288,10 +289,10 @@ class CubeGrid(SeparableSpace):
 
 @dataclass(frozen=True)
 class HollowBall(Space):
-    r"""The shell :math:`\{z \in \mathbb R^n : inner \le \|z\|_2 \le outer\}`, not convex.
+    r"""The non-convex shell :math:`\{z \in \mathbb R^n : inner \le \|z\|_2 \le outer\}`.
 
-    Isotropic normals are truncated to it quickly at every scale, other distributions only where
-    rejection works: see :class:`GeneralizedNormal`.
+    Isotropic normals truncated to it are sampled efficiently for every scale, other distributions
+    only where rejection sampling is efficient: see :class:`GeneralizedNormal`.
 
     Args:
         n: Number of coordinates.
@@ -318,7 +319,7 @@ class HollowBall(Space):
         return unit_ball + self.n * math.log(self.outer) + math.log1p(-hole)
 
     def center(self) -> Tensor:
-        """The origin: the middle of the hole, outside the space unless ``inner`` is 0."""
+        """Return the origin, which lies outside the space unless ``inner`` is 0."""
         return torch.zeros(self.n, dtype=torch.float64)
 
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
@@ -332,13 +333,13 @@ class HollowBall(Space):
         return (radius - radius.clamp(self.inner / self.outer, 1.0)).abs()
 
     def _project(self, z: Tensor) -> Tensor:
-        # Every point of the inner sphere is nearest to the origin; it goes to the pole.
+        # All points of the inner sphere are equally near the origin, which is mapped to the pole.
         return unit_rows(z) * z.norm(dim=-1, keepdim=True).clamp(self.inner, self.outer)
 
 
 @dataclass(frozen=True, init=False)
 class Product(Space):
-    r"""The product :math:`\mathcal Z_1 \times \dots \times \mathcal Z_m`, coordinates side by side.
+    r"""The product :math:`\mathcal Z_1 \times \dots \times \mathcal Z_m`, coordinates concatenated.
 
     Args:
         *spaces: The factors.

@@ -1,4 +1,4 @@
-"""Distributions that belong to the sphere."""
+"""Distributions on the sphere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["AnisotropicNormal", "ShellNormal", "VonMisesFisher"]
 class VonMisesFisher(Elementary):
     r"""The von Mises–Fisher density :math:`p(z' | c) = C_n(\kappa)\, e^{\kappa \cos\angle(z', c)}`.
 
-    κ acts on directions, so it means the same on a sphere of any radius. The density is normalised.
+    κ refers to directions, so its meaning does not depend on the radius. The density is normalised.
 
     References:
         | Simulation of the von Mises Fisher distribution (Wood 1994)
@@ -88,23 +88,24 @@ class VonMisesFisher(Elementary):
 class AnisotropicNormal(Elementary):
     r"""The density :math:`p(z'|c) \propto \exp(-\tfrac12\sum_k \lambda_k (z'_k - c_k)^2)`.
 
-    On the sphere this is a Fisher–Bingham density (`rusak2025`), drawn exactly, its constant
-    unknown; on boxes, cube grids and :math:`\mathbb R^n` it is :class:`Normal` with
+    On the sphere this is a Fisher–Bingham density (`rusak2025`), sampled exactly, with an unknown
+    normalising constant; on boxes, cube grids and :math:`\mathbb R^n` it is :class:`Normal` with
     :math:`\sigma_k = \lambda_k^{-1/2}`, normalised.
 
     The sampler on the sphere is rejection with a *projected normal* envelope. On the unit sphere
-    adding β to every λ changes nothing, so with :math:`D = \Lambda + \beta`, :math:`w = \Lambda c`
-    the target is :math:`e^{-a/2 + h}` with :math:`a = x^\top D x`, :math:`h = w^\top x`. The
-    direction x of :math:`y \sim N(D^{-1}w, D^{-1})` has density :math:`\propto e^{-a/2+h} I(a, h)`,
+    the density is invariant to adding β to every λ, so with :math:`D = \Lambda + \beta`,
+    :math:`w = \Lambda c` the target is :math:`e^{-a/2 + h}` with :math:`a = x^\top D x`,
+    :math:`h = w^\top x`. The direction x of :math:`y \sim N(D^{-1}w, D^{-1})` has density
+    :math:`\propto e^{-a/2+h} I(a, h)`,
 
     .. math:: I(a, h) = \int_0^\infty r^{n-1} e^{-\frac a2 (r^2 - 1) + h (r - 1)} dr,
 
-    so x is accepted with probability :math:`I^*/I(a, h)`. I is convex in h, and where it is least
-    in h the mean of r is one, so its minimum :math:`I^*(a)` falls with a: the envelope constant is
-    :math:`I^*(\max_k\lambda_k + \beta)`, without approximation. β is chosen such that
-    :math:`E\|y\|^2 \approx 1`; any value is valid, this one accepts most. Equal weights of any size
-    accept nearly all; very unequal ones accept, around an anchor on the softest axis, about
-    :math:`\sqrt{\min\lambda / \max\lambda}`, so a ratio beyond 1e5 ends in an error.
+    so x is accepted with probability :math:`I^*/I(a, h)`. I is convex in h, and at its minimum in h
+    the mean of r is one, so the minimum :math:`I^*(a)` decreases in a: the envelope constant is
+    :math:`I^*(\max_k\lambda_k + \beta)`, without approximation. Every β is valid;
+    :math:`E\|y\|^2 \approx 1` gives the highest acceptance rate. With equal weights the rate is
+    near one; around an anchor on the axis of the least weight it is about
+    :math:`\sqrt{\min\lambda / \max\lambda}`, so a ratio of weights beyond 1e5 raises an error.
 
     Args:
         weights: The weights λ > 0, one number or one per dimension.
@@ -129,7 +130,7 @@ class AnisotropicNormal(Elementary):
         return Normal(self.weights**-0.5)
 
     def acceptance_rate(self, space: Sphere, center: Tensor, generator: Generator) -> float:
-        """Share of the proposals that the sampler accepts around these centres."""
+        """Return the share of proposals that the sampler accepts around these centres."""
         self.check(space)
         out = torch.empty_like(center)
         return rejection_sample(out, self._proposals(space, center, generator), repr(self))
@@ -174,11 +175,11 @@ class AnisotropicNormal(Elementary):
 
 @dataclass(frozen=True)
 class ShellNormal(Elementary):
-    r"""The approximate sampler of `rusak2025`: a normal kept near the sphere, then projected.
+    r"""The approximate sampler of `rusak2025`: a normal truncated to a shell, then projected.
 
     Draws :math:`y \sim N(c, \Lambda^{-1})`, keeps those with :math:`|\|y\| - r| < width \cdot r`,
-    and projects them. It tends to :class:`AnisotropicNormal` for a thin shell only, and finds
-    nothing where the normal is much wider than the sphere; it is here to compare with published
+    and projects them. It converges to :class:`AnisotropicNormal` as the width goes to zero, and
+    raises an error where the normal is much wider than the sphere. It serves to reproduce published
     numbers. Its density is that of the thin-shell limit, not normalised.
 
     Args:
@@ -225,20 +226,18 @@ def _check_sphere(distribution: Distribution, space: Space) -> None:
 
 
 def _axis(distribution: Distribution, center: Tensor) -> Tensor:
-    """The direction of each centre, in float64."""
+    """Return the direction of each centre, in float64."""
     if bool((center == 0).all(-1).any()):
-        raise ValueError(
-            f"center must have a direction for {distribution!r}, but a row of it is zero"
-        )
+        raise ValueError(f"center must have nonzero rows for {distribution!r}, got a row of zeros")
     return unit_rows(center.double())
 
 
 def _log_scaled_bessel(order: float, kappa: float) -> float:
-    r"""Log of :math:`e^{-\kappa} I_\nu(\kappa)`, also where that is too small for a float.
+    r"""Return the log of :math:`e^{-\kappa} I_\nu(\kappa)`, also where its value underflows.
 
-    SciPy's value where it has one. For larger κ the uniform expansion (Abramowitz & Stegun 9.7.7)
-    with :math:`s = \sqrt{\nu^2 + \kappa^2}`, whose error is below 1/s²; for smaller κ the power
-    series, all of whose terms are positive.
+    Uses SciPy where its result is finite and above 1e-300. Beyond, uses the uniform expansion
+    (Abramowitz & Stegun 9.7.7) with :math:`s = \sqrt{\nu^2 + \kappa^2}` for large κ, whose error
+    is below 1/s², and the power series, whose terms are all positive, for small κ.
     """
     value = float(special.ive(order, kappa))
     if math.isfinite(value) and value > 1e-300:
@@ -255,10 +254,10 @@ def _log_scaled_bessel(order: float, kappa: float) -> float:
 
 
 def _saddle_shift(weights: Tensor, linear: Tensor) -> Tensor:
-    r"""β (N, 1) with :math:`\sum_k w_k^2/(\lambda_k+\beta)^2 + 1/(\lambda_k+\beta) \approx 1`.
+    r"""Solve :math:`\sum_k w_k^2/(\lambda_k+\beta)^2 + 1/(\lambda_k+\beta) \approx 1` for β (N, 1).
 
-    The left side f to the power -1/2 is concave and rises with β, so Newton from below climbs
-    to the root and never past it. It starts where the largest of the n terms alone is one.
+    The left side to the power -1/2 is concave and increasing in β, so Newton's method from below
+    converges monotonically. It starts where the largest of the n terms alone is one.
     """
     square = linear.square()
     shift = (0.5 * (1 + (1 + 4 * square).sqrt()) - weights).amax(-1, keepdim=True)
@@ -274,10 +273,11 @@ def _saddle_shift(weights: Tensor, linear: Tensor) -> Tensor:
 
 
 def _log_radial_integral(n: int, a: Tensor, h: Tensor) -> Tensor:
-    r"""Log of I(a, h), by the trapezoid rule in :math:`\rho = \log r`.
+    r"""Return log I(a, h) by the trapezoid rule in :math:`\rho = \log r`.
 
-    The integrand is analytic and falls at least exponentially on both sides, so the rule's error
-    falls exponentially in the step; cutting the left tail, which falls as e^(n ρ), costs 1e-9.
+    The integrand is analytic and decays at least exponentially on both sides, so the error of the
+    rule decays exponentially in the number of nodes; truncating the left tail, which decays as
+    e^(n ρ), costs 1e-9.
     """
     mode = (h + (h.square() + 4 * a * n).sqrt()) / (2 * a)
     width = (a * mode.square() + n).rsqrt()
@@ -292,7 +292,7 @@ def _log_radial_integral(n: int, a: Tensor, h: Tensor) -> Tensor:
 
 
 def _log_least_radial_integral(n: int, a: float) -> float:
-    """Log of the minimum of I(a, h) over h: convex in h, and least near h = a - n."""
+    """Return the log of the minimum of I(a, h) over h; I is convex in h, its minimum near a - n."""
     spread = 4 * math.sqrt(a + n) + 4
     a_tensor = torch.tensor(a, dtype=torch.float64)
 
@@ -305,4 +305,4 @@ def _log_least_radial_integral(n: int, a: float) -> float:
         options={"xatol": 1e-6},
         method="bounded",
     )
-    return float(found.fun) - 1e-9  # the search may stop a rounding above the minimum
+    return float(found.fun) - 1e-9  # below the rounding error of the search

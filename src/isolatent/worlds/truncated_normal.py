@@ -1,4 +1,4 @@
-"""An isotropic normal truncated to a hollow ball, exactly and at every scale."""
+"""Exact sampler of an isotropic normal truncated to a hollow ball, for every scale."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def sample_truncated_normal(
 
     .. math:: q(r) \propto r^{n-1} e^{-(r - |c|)^2/2\sigma^2} M(r|c|/\sigma^2)
 
-    and u from Wood's envelope. log q bends at least as much as the normal's -1/σ², so q lies under
-    a normal or exponential that touches it at its mode; both together accept about half or
-    more, whatever n, σ and c.
+    and u from Wood's envelope. The second derivative of log q is at most -1/σ², so q lies under a
+    normal or exponential that touches it at its mode. The acceptance rate is about one half or
+    more, for every n, σ and c.
     """
     n = space.n
     at = center.double()
@@ -46,7 +46,7 @@ def sample_truncated_normal(
     mode, slope = _mode(space, distance, std)
     all_rows = torch.arange(len(at), device=at.device)
     peak = log_q(mode, all_rows)
-    # At a bound where q still rises, an exponential fits better than a normal if it is steep.
+    # Where the mode is at a bound and q is steep there, an exponential is the tighter envelope.
     steep = slope.abs() * std > 0.8
     width = math.sqrt(2) * std
     erf_low, erf_high = (
@@ -75,7 +75,7 @@ def sample_truncated_normal(
 
 
 def _mode(space: HollowBall, distance: Tensor, std: float) -> tuple[Tensor, Tensor]:
-    """Where log q is largest on [inner, outer], and its slope there: zero unless at a bound."""
+    """Return the mode of q on [inner, outer] and the slope of log q there, zero if interior."""
     n, concentration = space.n, distance / std**2
 
     def slope_at(r: Tensor) -> Tensor:
