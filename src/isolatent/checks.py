@@ -18,6 +18,7 @@ __all__ = [
     "check_real",
     "check_scale",
     "check_tensor",
+    "set_fields",
 ]
 
 
@@ -147,3 +148,20 @@ def check_tensor(name: str, value: Any) -> Tensor:
     if value.dtype in (torch.float32, torch.float64):
         return value
     return value.to(torch.float32 if value.is_floating_point() else torch.float64)
+
+
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set checked arguments of a frozen dataclass.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Scale:
+        ...     value: float
+        ...     def __post_init__(self):
+        ...         set_fields(self, value=check_real("value", self.value, above=0))
+        >>> Scale(2)
+        Scale(value=2.0)
+    """
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)

@@ -27,7 +27,7 @@ CHUNK = 4096  # images unpacked at a time: 16 MB
 def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = True) -> FactorArray:
     r"""Load the published dSprites images as a world, in the order of the file.
 
-    The factors are those that vary: shape (square, ellipse, heart), scale, orientation, x, y.
+    The factors are shape (square, ellipse, heart), scale, orientation, x and y; colour is constant.
     Images are kept as bits, 377 MB instead of 3 GB, and the file is read in chunks. Unpacking it
     takes about ten seconds; with ``cache`` the bits are stored on disk
     (:mod:`isolatent.datasets.packed_images`) under the hash of the file. Nothing is unpickled.

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real
+from isolatent.checks import check_generator, check_integer, check_real, set_fields
 from isolatent.datasets.factor_grid import FactorWorld
 from isolatent.worlds.sampling import draw_uniform
 
@@ -80,7 +80,7 @@ class UniformFactorChange:
 
     def __post_init__(self) -> None:
         if self.k is not None:
-            object.__setattr__(self, "k", check_integer("k", self.k, at_least=1))
+            set_fields(self, k=check_integer("k", self.k, at_least=1))
 
     def check(self, world: FactorWorld) -> None:
         varying = sum(n > 1 for n in world.sizes)
@@ -137,7 +137,7 @@ class LaplaceTransitions:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", check_real("rate", self.rate, above=0))
+        set_fields(self, rate=check_real("rate", self.rate, above=0))
 
     def check(self, world: FactorWorld) -> None:
         if not _ordered(world):
@@ -220,7 +220,7 @@ class RecordedTransitions:
                 f"table must lie in [0, 1], got {table[row, column]} in row {row}, column {column}"
             )
         table.setflags(write=False)
-        object.__setattr__(self, "table", table)
+        set_fields(self, table=table)
 
     def __len__(self) -> int:
         return len(self._rows)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real
+from isolatent.checks import check_generator, check_integer, check_real, set_fields
 from isolatent.worlds.sampling import draw_normal
 from isolatent.worlds.spaces import Box, Product, Space
 
@@ -80,7 +80,7 @@ class Distribution(ABC):
         """Return the log-density (N,) of each row of ``value`` around the same row of ``center``.
 
         The density is with respect to volume (area on a sphere) and zero outside the space.
-        :meth:`normalised` tells whether it integrates to one.
+        :meth:`normalised` returns whether it integrates to one.
         """
         self.check(space)
         _check_points("value", value, space)
@@ -120,11 +120,6 @@ class Elementary(Distribution):
         if not isinstance(space, Product):
             return [(self, space)]
         return [part for factor in space.spaces for part in self._factors(factor)]
-
-    def _store(self, **values: float | tuple[float, ...]) -> None:
-        """Set checked arguments of a frozen dataclass."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
 
 
 def _check_points(name: str, value: Tensor, space: Space) -> None:
@@ -168,9 +163,11 @@ class GaussianCopula(Elementary):
     correlation: float
 
     def __post_init__(self) -> None:
-        self._store(block_size=check_integer("block_size", self.block_size, at_least=1))
+        set_fields(self, block_size=check_integer("block_size", self.block_size, at_least=1))
         lowest = -1 / (self.block_size - 1) if self.block_size > 1 else -1.0
-        self._store(correlation=check_real("correlation", self.correlation, above=lowest, below=1))
+        set_fields(
+            self, correlation=check_real("correlation", self.correlation, above=lowest, below=1)
+        )
 
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, Box):
@@ -219,7 +216,7 @@ class Independent(Distribution):
     def __init__(self, *parts: Distribution) -> None:
         if not parts or not all(isinstance(part, Distribution) for part in parts):
             raise TypeError(f"parts must be one or more Distribution objects, got {parts!r}")
-        object.__setattr__(self, "parts", parts)
+        set_fields(self, parts=parts)
 
     def __repr__(self) -> str:
         return f"Independent({', '.join(map(repr, self.parts))})"

@@ -12,7 +12,7 @@ import torch
 from scipy import special
 from torch import Generator, Tensor
 
-from isolatent.checks import check_real, check_scale
+from isolatent.checks import check_real, check_scale, set_fields
 from isolatent.worlds.distributions import Elementary, per_dimension
 from isolatent.worlds.sampling import draw_uniform, rejection_sample
 from isolatent.worlds.spaces import Euclidean, HollowBall, SeparableSpace, Space, Sphere
@@ -56,7 +56,9 @@ class GeneralizedNormal(Elementary):
     _scale_name: ClassVar[str] = "scale"
 
     def __post_init__(self) -> None:
-        self._store(p=check_real("p", self.p, at_least=1), scale=check_scale("scale", self.scale))
+        set_fields(
+            self, p=check_real("p", self.p, at_least=1), scale=check_scale("scale", self.scale)
+        )
 
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, SeparableSpace | Sphere | HollowBall):
@@ -180,7 +182,7 @@ class Normal(GeneralizedNormal):
         scale = (
             tuple(math.sqrt(2) * s for s in std) if isinstance(std, tuple) else math.sqrt(2) * std
         )
-        self._store(std=std, scale=scale)
+        set_fields(self, std=std, scale=scale)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real, check_tensor
+from isolatent.checks import check_generator, check_integer, check_real, check_tensor, set_fields
 from isolatent.worlds.sampling import draw_normal, draw_uniform
 
 __all__ = [
@@ -115,11 +115,6 @@ class Space(ABC):
                 f"{name} must have shape (N, {self.n}) for {self!r}, got {tuple(z.shape)}"
             )
 
-    def _store(self, **values: float) -> None:
-        """Set checked arguments of a frozen dataclass."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
 
 @dataclass(frozen=True)
 class Sphere(Space):
@@ -139,7 +134,8 @@ class Sphere(Space):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             n=check_integer("n", self.n, at_least=2),
             radius=check_real("radius", self.radius, above=0),
         )
@@ -219,8 +215,8 @@ class Box(SeparableSpace):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store(n=check_integer("n", self.n, at_least=1), low=check_real("low", self.low))
-        self._store(high=check_real("high", self.high, above=self.low))
+        set_fields(self, n=check_integer("n", self.n, at_least=1), low=check_real("low", self.low))
+        set_fields(self, high=check_real("high", self.high, above=self.low))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -238,7 +234,7 @@ class Euclidean(SeparableSpace):
     n: int
 
     def __post_init__(self) -> None:
-        self._store(n=check_integer("n", self.n, at_least=1))
+        set_fields(self, n=check_integer("n", self.n, at_least=1))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -273,11 +269,12 @@ class CubeGrid(SeparableSpace):
     gap: float = 0.2
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             n=check_integer("n", self.n, at_least=1),
             cells=check_integer("cells", self.cells, at_least=2),
         )
-        self._store(gap=check_real("gap", self.gap, above=0, below=1 / (self.cells - 1)))
+        set_fields(self, gap=check_real("gap", self.gap, above=0, below=1 / (self.cells - 1)))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -305,11 +302,12 @@ class HollowBall(Space):
     outer: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             n=check_integer("n", self.n, at_least=2),
             inner=check_real("inner", self.inner, at_least=0),
         )
-        self._store(outer=check_real("outer", self.outer, above=self.inner))
+        set_fields(self, outer=check_real("outer", self.outer, above=self.inner))
 
     @property
     def log_volume(self) -> float:
@@ -354,8 +352,7 @@ class Product(Space):
     def __init__(self, *spaces: Space) -> None:
         if not spaces or not all(isinstance(space, Space) for space in spaces):
             raise TypeError(f"spaces must be one or more Space objects, got {spaces!r}")
-        object.__setattr__(self, "spaces", spaces)
-        object.__setattr__(self, "n", sum(space.n for space in spaces))
+        set_fields(self, spaces=spaces, n=sum(space.n for space in spaces))
 
     def __repr__(self) -> str:
         return f"Product({', '.join(map(repr, self.spaces))})"

@@ -11,7 +11,7 @@ import torch
 from scipy import optimize, special
 from torch import Generator, Tensor
 
-from isolatent.checks import check_real, check_scale
+from isolatent.checks import check_real, check_scale, set_fields
 from isolatent.worlds.distributions import Distribution, Elementary, per_dimension
 from isolatent.worlds.generalized_normal import Normal
 from isolatent.worlds.sampling import (
@@ -47,7 +47,7 @@ class VonMisesFisher(Elementary):
     kappa: float
 
     def __post_init__(self) -> None:
-        self._store(kappa=check_real("kappa", self.kappa, above=0))
+        set_fields(self, kappa=check_real("kappa", self.kappa, above=0))
 
     def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
@@ -114,7 +114,7 @@ class AnisotropicNormal(Elementary):
     weights: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
-        self._store(weights=check_scale("weights", self.weights))
+        set_fields(self, weights=check_scale("weights", self.weights))
 
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, Sphere | SeparableSpace):
@@ -191,7 +191,8 @@ class ShellNormal(Elementary):
     width: float = 0.1
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             weights=check_scale("weights", self.weights),
             width=check_real("width", self.width, above=0),
         )
