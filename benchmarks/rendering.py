@@ -1,7 +1,7 @@
-"""Images per second of the renderers, and what the whole grid of sprites costs.
+"""Images per second of the renderers, and time and memory of the whole grid of sprites.
 
-Every cell is repeated and the median taken; times include the allocation of the images. In the
-end all 737 280 images of the grid are compared with those that are rendered one by one.
+Reports the median over repeats; times include the allocation of the images. Finally all 737 280
+images of the packed grid are compared with rendered ones.
 
 Run: .venv/bin/python benchmarks/rendering.py [--threads 2] [--repeats 15]
 Writes results/benchmarks/rendering.{json,md}.
@@ -31,7 +31,7 @@ LIMIT = 20_000  # images per second on two cores
 
 
 def busy() -> float:
-    """Seconds of all cores spent so far by other processes, or by other guests."""
+    """Return the seconds of all cores used so far by other processes and other guests."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     user, nice, system, _, _, irq, softirq, steal = map(int, fields)
     ticks = user + nice + system + irq + softirq + steal
@@ -39,8 +39,8 @@ def busy() -> float:
 
 
 def measure(run: Callable[[], Any], repeats: int) -> dict[str, float]:
-    """Median and fastest of at least so many runs, and of at least half a second."""
-    run()  # compiles, and takes memory from the system for the first time
+    """Time at least ``repeats`` runs and half a second; return median and minimum."""
+    run()  # compiles, and allocates memory
     times: list[float] = []
     others, begun = busy(), time.perf_counter()
     while len(times) < repeats or time.perf_counter() - begun < 0.5:
@@ -77,7 +77,7 @@ def rates(threads: int, repeats: int) -> dict[str, dict[str, float]]:
 
 
 def differing() -> int:
-    """How many images of the whole grid differ from those observed."""
+    """Return how many images of the packed grid differ from observed ones."""
     world = Sprites()
     grid, count = world.grid(cache=False), 0
     for start in range(0, len(world), 8192):
@@ -95,7 +95,7 @@ def report(state: dict[str, Any]) -> list[str]:
         "Written by `benchmarks/rendering.py`. 64 × 64 pixels (3 channels for Shapes3D), "
         f"{where['processor']} with {where['cores']} cores, Python {where['python']}, "
         f"torch {where['torch']}. Median of at least {where['repeats']}; fastest in brackets. "
-        "Others: cores that other processes used.",
+        "Others: cores used by other processes.",
         "",
         "| | batch | threads | images per second | others |",
         "|---|---|---|---|---|",
@@ -113,7 +113,7 @@ def report(state: dict[str, Any]) -> list[str]:
         "",
         f"The whole grid of sprites, {grid['images']} images: built in "
         f"{1000 * grid['seconds']:.1f} ms once the renderer is compiled, {grid['bytes']} bytes; "
-        f"{grid['differing']} images differ from those observed "
+        f"{grid['differing']} images differ from observed ones "
         f"(all were compared, in {grid['comparison']:.0f} s).",
     ]
 

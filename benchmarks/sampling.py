@@ -1,4 +1,4 @@
-"""How long it takes to draw 100 000 positives, for every conditional, at n = 10.
+"""Time to sample 100 000 positives from every conditional at n = 10.
 
 Run: .venv/bin/python benchmarks/sampling.py [--out results/benchmarks/sampling.md]
 """
@@ -50,7 +50,7 @@ CASES: list[tuple[str, Space, Distribution]] = [
 
 ACCEPTANCE: list[tuple[str, tuple[float, ...], bool]] = [
     ("linspace(5, 300), uniform anchors", tuple(torch.linspace(5, 300, 40).tolist()), False),
-    ("5, 39 times 300, anchor on the soft axis", (5.0, *(300.0,) * 39), True),
+    ("5, 39 times 300, anchor on the axis of the least weight", (5.0, *(300.0,) * 39), True),
 ]
 
 
@@ -61,7 +61,7 @@ def seconds(space: Space, distribution: Distribution, repeats: int = 5) -> float
         if space.bounded
         else torch.randn(POSITIVES, N, generator=generator)
     )
-    distribution.sample(space, center[:1000], generator)  # builds tables
+    distribution.sample(space, center[:1000], generator)  # builds interpolation tables
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -95,7 +95,7 @@ def main() -> None:
         lines.append(f"| {space!r} | {name} | {taken:.3f} |")
         print(lines[-1], flush=True)
         slow += [name] if taken > LIMIT else []
-    lines += ["", "Acceptance of `AnisotropicNormal(weights)` on `Sphere(40)`:", ""]
+    lines += ["", "Acceptance rate of `AnisotropicNormal(weights)` on `Sphere(40)`:", ""]
     for name, weights, on_axis in ACCEPTANCE:
         lines.append(f"- {name}: {acceptance(weights, on_axis):.2f}")
         print(lines[-1], flush=True)

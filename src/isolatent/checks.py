@@ -1,4 +1,4 @@
-"""Argument checks: every message names the argument, what came, and what is allowed."""
+"""Argument checks; every message names the argument, the allowed values and the given value."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ __all__ = [
     "check_real",
     "check_scale",
     "check_tensor",
+    "set_fields",
 ]
 
 
 class IsolatentWarning(UserWarning):
-    """Something was decided for the user, or cannot be trusted; never a mere notice."""
+    """Warns of a default that affects results, or of results that cannot be trusted."""
 
 
 def check_generator(name: str, value: Any) -> Generator:
@@ -33,7 +34,7 @@ def check_generator(name: str, value: Any) -> Generator:
         Traceback (most recent call last):
         TypeError: generator must be a torch.Generator, got 7
     """
-    from torch import Generator  # here, so that the other checks stay quick to import
+    from torch import Generator  # here, so that importing the other checks stays fast
 
     if not isinstance(value, Generator):
         raise TypeError(f"{name} must be a torch.Generator, got {value!r}")
@@ -86,7 +87,7 @@ def check_real(
 
 
 def check_scale(name: str, value: Any) -> float | tuple[float, ...]:
-    """Return one positive number, or a tuple of them with one for each dimension.
+    """Return one positive number, or a tuple of positive numbers, one per dimension.
 
     Example:
         >>> check_scale("std", [0.1, 0.2])
@@ -121,9 +122,9 @@ def check_one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def check_tensor(name: str, value: Any) -> Tensor:
-    """Return numbers in any container as a float32 or float64 tensor.
+    """Return an array, tensor or nested list of numbers as a float32 or float64 tensor.
 
-    Tensors stay where they are; float64 and integers become float64, shorter floats float32.
+    Tensors stay on their device; float64 and integers become float64, shorter floats float32.
 
     Example:
         >>> check_tensor("z", [[1, 2]])
@@ -140,10 +141,27 @@ def check_tensor(name: str, value: Any) -> Tensor:
         if array.dtype.kind not in "fiu":
             raise TypeError(f"{name} must be an array of real numbers, got {value!r}")
         short = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-        # A copy in native byte order: torch takes neither foreign ones nor long doubles.
+        # Copy in native byte order: torch supports neither other byte orders nor long doubles.
         value = torch.from_numpy(array.astype(np.float32 if short else np.float64))
     if value.is_complex() or value.dtype == torch.bool:
         raise TypeError(f"{name} must be real, got a tensor of {value.dtype}")
     if value.dtype in (torch.float32, torch.float64):
         return value
     return value.to(torch.float32 if value.is_floating_point() else torch.float64)
+
+
+def set_fields(instance: Any, **values: Any) -> None:
+    """Set checked arguments of a frozen dataclass.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class Scale:
+        ...     value: float
+        ...     def __post_init__(self):
+        ...         set_fields(self, value=check_real("value", self.value, above=0))
+        >>> Scale(2)
+        Scale(value=2.0)
+    """
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)

@@ -132,7 +132,7 @@ def digest_data(*parts: NDArray[Any] | str | os.PathLike[str]) -> str:
         >>> digest_data(np.arange(3)) == digest_data(np.arange(3.0))
         False
     """
-    import numpy as np  # here, so that the other functions stay quick to import
+    import numpy as np  # here, so that importing the other functions stays fast
 
     total = hashlib.sha256()
     for part in parts:

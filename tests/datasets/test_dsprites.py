@@ -1,4 +1,4 @@
-"""The reader of dSprites, on a small file of the same layout."""
+"""The dSprites reader, on a small file of the same layout."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ CLASSES = np.stack(np.unravel_index(np.arange(COUNT), (1, *SIZES)), axis=1)
 
 def write(path, **changed):
     arrays = {
-        "metadata": np.array({"title": "as in the file, pickled"}, dtype=object),
+        "metadata": np.array({"title": "pickled as in the published file"}, dtype=object),
         "imgs": IMAGES,
         "latents_classes": CLASSES,
         "latents_values": CLASSES.astype(float),
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_files_images_come_in_its_order(folder, monkeypatch):
+def test_images_are_in_the_order_of_the_file(folder, monkeypatch):
     path = write(folder / dsprites.FILE)
     monkeypatch.setenv("ISOLATENT_DATA", str(folder))
     for world in (load_dsprites(path), load_dsprites(folder), load_dsprites(cache=False)):
@@ -45,13 +45,13 @@ def test_the_files_images_come_in_its_order(folder, monkeypatch):
         assert world.images.nbytes < IMAGES.nbytes / 7
 
 
-def test_the_second_time_the_bits_are_read(folder, monkeypatch):
+def test_the_second_call_reads_the_cache(folder, monkeypatch):
     path = write(folder / "small.npz")
     first = load_dsprites(path)
-    monkeypatch.setattr(dsprites, "_pack", lambda *_: pytest.fail("they are on the disk"))
+    monkeypatch.setattr(dsprites, "_pack", lambda *_: pytest.fail("the bits are cached"))
     assert np.array_equal(load_dsprites(path).images[:], first.images[:])
     with pytest.raises(pytest.fail.Exception):
-        load_dsprites(write(path, imgs=1 - IMAGES))  # another file, of the same name
+        load_dsprites(write(path, imgs=1 - IMAGES))  # another file of the same name
 
 
 @pytest.mark.parametrize(
@@ -66,20 +66,20 @@ def test_the_second_time_the_bits_are_read(folder, monkeypatch):
         ({"latents_classes": CLASSES[:, 1:]}, r"latents_classes must have shape \(144, 6\)"),
         (
             {"latents_classes": CLASSES[::-1]},
-            r"latents_classes must go .* got \[0, 2, 1, 3, 2, 1\] in row 0",
+            r"latents_classes must enumerate .* got \[0, 2, 1, 3, 2, 1\] in row 0",
         ),
         ({"imgs": np.array([{}], dtype=object)}, "imgs must have shape"),
     ],
     ids=str,
 )
-def test_another_layout_is_told(folder, changed, message):
+def test_another_layout_is_refused(folder, changed, message):
     path = write(folder / "small.npz", **changed)
     with pytest.raises(ValueError, match=message):
         load_dsprites(path)
     assert not list(folder.glob("cache/*"))
 
 
-def test_files_that_are_missing_or_broken(folder):
+def test_missing_and_damaged_files_are_refused(folder):
     with pytest.raises(ValueError, match="ISOLATENT_DATA must name that directory"):
         load_dsprites()
     with pytest.raises(FileNotFoundError, match="does not exist"):
@@ -88,5 +88,5 @@ def test_files_that_are_missing_or_broken(folder):
         load_dsprites(5)
     path = write(folder / "small.npz")
     path.write_bytes(path.read_bytes()[:2000])
-    with pytest.raises(ValueError, match=r"small.npz: not a whole \.npz file"):
+    with pytest.raises(ValueError, match=r"small.npz: not a complete \.npz file"):
         load_dsprites(path)

@@ -1,4 +1,4 @@
-"""A grid of factors can be counted through, and any array in its order is a world."""
+"""Cells and factors correspond, and any array in grid order is a world."""
 
 import numpy as np
 import pytest
@@ -16,12 +16,14 @@ def grid(sizes, **options):
 
 @given(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
-def test_cells_and_factors_undo_each_other(sizes):
+def test_index_of_and_factors_at_are_inverse(sizes):
     world = grid(sizes)
     cells = torch.arange(len(world))
     factors = world.factors_at(cells)
     assert torch.equal(world.index_of(factors), cells)
-    assert factors.tolist() == [list(cell) for cell in np.ndindex(*sizes)]  # the last is fastest
+    assert factors.tolist() == [
+        list(cell) for cell in np.ndindex(*sizes)
+    ]  # the last factor is the fastest
     assert world.n_factors == len(sizes)
 
 
@@ -45,7 +47,7 @@ def test_names_flags_and_values():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64, bool])
-def test_every_kind_of_array_shows_the_same(dtype, tmp_path):
+def test_every_kind_of_array_gives_the_same_images(dtype, tmp_path):
     bits = np.random.default_rng(0).random((6, 4, 8)) < 0.5
     top = 255 if dtype == np.uint8 else 1
     stored = bits.astype(dtype) * np.asarray(top, dtype)
@@ -67,8 +69,8 @@ def test_channels_and_vectors_keep_their_shape():
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, bool])
-def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeypatch):
-    monkeypatch.setattr(factor_grid, "PART", 40)  # two images of 16 pixels at a time
+def test_zeros_and_ones_of_any_dtype_are_shown_unscaled(dtype, tmp_path, monkeypatch):
+    monkeypatch.setattr(factor_grid, "CHUNK", 40)  # two images of 16 pixels at a time
     bits = np.zeros((5, 4, 4), dtype)
     bits[4, 3, 3] = 1
     np.save(tmp_path / "bits.npy", bits)
@@ -77,7 +79,7 @@ def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeyp
         assert world.largest == 1
         assert float(world.observe([[4]]).max()) == 1
     if dtype is not bool:
-        bits[4, 3, 3] = 2  # a single larger number, at the very end, makes them shades of grey
+        bits[4, 3, 3] = 2  # a single larger number in the last pixel
         assert FactorArray(bits, (5,)).largest == 255
     assert FactorArray(bits, (5,), largest=4).observe([[4]]).max() == bits.max() / 4
     assert FactorArray(np.full((5, 1), 0.5), (5,)).largest == 1
@@ -116,7 +118,7 @@ def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeyp
         (
             lambda: FactorArray(np.zeros((2, 8, 8, 3)), (2,)),
             ValueError,
-            r"images must have their channels first, .* got \(2, 8, 8, 3\); np.moveaxis",
+            r"images must have their channels first, .* got \(2, 8, 8, 3\); use np.moveaxis",
         ),
         (
             lambda: FactorArray(np.full((2, 2, 2), 1.5), (2,)).observe([[0]]),
@@ -135,6 +137,6 @@ def test_bits_are_shown_as_they_are_whatever_holds_them(dtype, tmp_path, monkeyp
         ),
     ],
 )
-def test_errors_say_what_came_and_what_is_allowed(call, error, message):
+def test_wrong_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call()

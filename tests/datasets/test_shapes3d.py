@@ -1,4 +1,4 @@
-"""The room and its object are where geometry says, and each factor changes its own part."""
+"""Images agree with the geometry of the scene, and each factor changes its own part."""
 
 from itertools import pairwise
 
@@ -14,13 +14,13 @@ FLOOR, WALL, OBJECT = 0, 1, 2
 
 
 def surfaces(**factors):
-    """Which surface each pixel of one image shows: red floor, green wall, blue object."""
+    """Return the surface at each pixel of an image with red floor, green wall, blue object."""
     row = {"floor_hue": 0, "wall_hue": 3, "object_hue": 7, "scale": 4, "shape": 0, "orientation": 7}
     return WORLD.observe([[*(row | factors).values()]])[0].argmax(0).numpy()
 
 
 def inside(shape, radius, height, x, y, z):
-    """Whether points lie in a body that stands on the floor."""
+    """Return whether points lie in a body on the floor."""
     around = np.hypot(x, z)
     if shape == "cube":
         return (abs(x) <= radius) & (abs(z) <= radius) & (y >= 0) & (y <= height)
@@ -32,7 +32,7 @@ def inside(shape, radius, height, x, y, z):
 
 @pytest.mark.parametrize("orientation", [0, 9])
 @pytest.mark.parametrize("kind", range(4), ids=BODIES)
-def test_surfaces_are_those_met_by_marching_along_the_rays(kind, orientation):
+def test_surfaces_equal_those_found_by_ray_marching(kind, orientation):
     scale, azimuth = WORLD.values[3][4], WORLD.values[5][orientation]
     c, s = np.cos(azimuth), np.sin(azimuth)
     turn = np.array([[c, 0, s], [0, 1, 0], [-s, 0, c]])
@@ -45,7 +45,7 @@ def test_surfaces_are_those_met_by_marching_along_the_rays(kind, orientation):
     floor = np.maximum(abs(at_x + at_z), abs(at_x - at_z)) <= 5 * np.sqrt(2)
     expected = np.where(met, OBJECT, np.where(floor, FLOOR, WALL))
     shown = surfaces(shape=kind, orientation=orientation)
-    assert (shown != expected).sum() <= 4  # rays that only touch are stepped over
+    assert (shown != expected).sum() <= 4  # tangent rays are missed by the steps
     assert {*np.unique(shown)} == {FLOOR, WALL, OBJECT}
 
 
@@ -71,20 +71,20 @@ def test_each_hue_colours_its_own_surface():
         assert np.array_equal((a != b).any(0).numpy(), shown == surface)
 
 
-def test_from_both_sides_the_room_is_mirrored():
+def test_opposite_azimuths_give_mirrored_rooms():
     for kind in range(4):
         left, right = (surfaces(shape=kind, orientation=o) for o in (3, 11))
         assert (left != right[:, ::-1]).sum() <= 4  # rays along an edge
 
 
-def test_round_bodies_look_the_same_from_all_sides():
+def test_bodies_of_revolution_look_the_same_from_all_azimuths():
     for kind in (1, 2, 3):
         first, last = WORLD.observe([[0, 3, 7, 4, kind, 0], [0, 3, 7, 4, kind, 14]])
         mask = torch.from_numpy(surfaces(shape=kind, orientation=0) == OBJECT)
         assert torch.allclose(first[:, mask], last[:, mask], atol=1e-4)
 
 
-def test_the_grid_is_that_of_shapes3d(generator):
+def test_the_grid_equals_that_of_shapes3d(generator):
     assert WORLD.sizes == (10, 10, 10, 8, 4, 15)
     assert len(WORLD) == 480_000
     assert "Shapes3D-like" in repr(WORLD)
@@ -95,4 +95,4 @@ def test_the_grid_is_that_of_shapes3d(generator):
     assert len(images.flatten(1).unique(dim=0)) == len(factors.unique(dim=0))
     torch.set_num_threads(2)
     assert torch.equal(WORLD.observe(factors), images)
-    assert torch.equal(WORLD.observe(factors[5:6]), images[5:6])  # its company does not matter
+    assert torch.equal(WORLD.observe(factors[5:6]), images[5:6])  # independent of the batch

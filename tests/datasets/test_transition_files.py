@@ -1,4 +1,4 @@
-"""Files with one object in each row hold the transitions that a count by hand finds."""
+"""Transitions read from CSV files equal those enumerated by hand."""
 
 import csv
 from itertools import pairwise
@@ -10,21 +10,22 @@ from hypothesis import strategies as st
 
 from isolatent.datasets import read_transitions
 
-HEADER = "id,cat_id,t_0,t_1,t_2\n"
+COLUMNS = "x_t,y_t,area_t,x_t+1,y_t+1,area_t+1"  # one transition in each row
+HEADER = "id,cat_id,t_0,t_1,t_2\n"  # one object in each row
 
 
 def write(path, objects):
-    """Write moments (None, or one entry for each window) of objects, as in Natural Sprites."""
+    """Write frames (None, or one entry per window) of objects, as in Natural Sprites."""
     longest = max(2, *map(len, objects))
     with path.open("w", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(["id", "cat_id", *(f"t_{k}" for k in range(longest))])
-        lines.writerows([k, 7, *moments] for k, moments in enumerate(objects))
+        lines.writerows([k, 7, *frames] for k, frames in enumerate(objects))
     return path
 
 
-def test_adjacent_moments_in_one_window_are_a_transition(tmp_path):
-    same = 1024  # one area, so that quantiles leave out nothing
+def test_adjacent_frames_in_one_window_are_a_transition(tmp_path):
+    same = 1024  # one area, so that no transition is beyond a quantile
     objects = [
         [[(32.0, 16.0, same), None], [(48.0, 0, same), (8.0, 8.0, same)], None],
         [None, [None, (1.0, 2.0, same)], [None, (3.0, 4.0, same)], [(5.0, 6.0, same), None]],
@@ -40,8 +41,8 @@ def test_adjacent_moments_in_one_window_are_a_transition(tmp_path):
     assert repr(moves) == "RecordedTransitions(2 transitions, natural.csv)"
 
 
-def test_the_least_and_the_greatest_areas_are_left_out(tmp_path):
-    areas = np.arange(21)  # 5 % and 95 % are 1 and 19
+def test_areas_beyond_the_quantiles_are_dropped(tmp_path):
+    areas = np.arange(21)  # the quantiles are 1 and 19
     objects = [[[(k, k, k)], [(k + 1, 2 * k, 4 * k)]] for k in areas.tolist()]
     path = write(tmp_path / "natural.csv", objects)
     table = read_transitions(path, rescale=False).table
@@ -50,7 +51,7 @@ def test_the_least_and_the_greatest_areas_are_left_out(tmp_path):
     by_hand = np.stack([kept, kept, root, 2 * kept, kept + 1, 2 * root], axis=1) / 64
     assert table == pytest.approx(by_hand)
     rescaled = read_transitions(path).table
-    for k in range(3):  # of x, y and scale the least becomes 0, the greatest 1
+    for k in range(3):  # x, y and scale are each mapped to [0, 1]
         both = rescaled[:, [k, 3 + k]]
         assert (both.min(), both.max()) == (0, 1)
 
@@ -63,12 +64,12 @@ MOMENTS = st.none() | st.lists(
 
 @given(objects=st.lists(st.lists(MOMENTS, max_size=5), min_size=1, max_size=8))
 @settings(max_examples=50, deadline=None)
-def test_what_is_written_is_read(objects, tmp_path_factory):
+def test_random_files_are_read_as_enumerated(objects, tmp_path_factory):
     path = write(tmp_path_factory.mktemp("files") / "natural.csv", objects)
     steps = [
         (x / 64, y / 64, (area / 4096) ** 0.5, x_pos / 64, y_pos / 64, (area_pos / 4096) ** 0.5)
-        for moments in objects
-        for before, after in pairwise(moments)
+        for frames in objects
+        for before, after in pairwise(frames)
         for window in range(2)
         if before and after and before[window] and after[window]
         for (y, x, area), (y_pos, x_pos, area_pos) in [(before[window], after[window])]
@@ -115,31 +116,69 @@ def test_what_is_written_is_read(objects, tmp_path_factory):
         (HEADER + f'1,1,"{"[" * 200_000}"\n', "line 2, column 't_0' must be empty or a"),
     ],
 )
-def test_errors_say_where(tmp_path, text, message):
+def test_errors_name_line_and_column(tmp_path, text, message):
     path = tmp_path / "natural.csv"
     path.write_text(text)
     with pytest.raises(ValueError, match=f"^natural.csv: .*{message}"):
         read_transitions(path)
 
 
-def test_cells_may_be_long(tmp_path):
+def test_cells_of_any_length_are_read(tmp_path):
     limit = csv.field_size_limit()
-    moments = [[*[None] * 30_000, (32.0, y, 1024)] for y in (16.0, 0.0)]  # 180 000 characters
-    moves = read_transitions(write(tmp_path / "natural.csv", [moments]), rescale=False)
+    frames = [[*[None] * 30_000, (32.0, y, 1024)] for y in (16.0, 0.0)]  # 180 000 characters
+    moves = read_transitions(write(tmp_path / "natural.csv", [frames]), rescale=False)
     assert moves.table.tolist() == [[0.25, 0.5, 0.5, 0, 0.5, 0.5]]
     assert csv.field_size_limit() == limit
 
 
-def test_scale_and_area_are_not_mixed(tmp_path):
+def test_columns_are_found_by_name(tmp_path):
+    path = tmp_path / "moves.csv"
+    path.write_text(f',id,{COLUMNS}\n0,"a",0,2,4,8,4,16\n1,"b",2,3,9,2,3,4\n')
+    moves = read_transitions(path)
+    assert moves.table == pytest.approx(
+        np.array([[0, 0, 0, 1, 1, 1], [0.25, 0.5, 0.5, 0.25, 0.5, 0]])
+    )
+    assert repr(moves) == "RecordedTransitions(2 transitions, moves.csv)"
+    path.write_text(
+        "scale_after,x_before,Y_before,scale_before,x_after,y_after\n1,0,0.5,0.25,1,1\n"
+    )
+    assert read_transitions(path, rescale=False).table.tolist() == [[0, 0.5, 0.25, 1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "x_t,y_t\n1,2\n",
+            r"must have one of the columns \['scale_t', .*; it has \['x_t', 'y_t'\]",
+        ),
+        (COLUMNS + "\n", "has no rows"),
+        (COLUMNS + "\n1,2,a,1,2,3\n", "column 'area_t' must hold numbers"),
+        (COLUMNS + "\n1,2,3,1,2,\n2,2,3,1,2,3\n", "column 'area_t.1' must be finite .* row 0"),
+        (COLUMNS + "\n1,2,-3,1,2,3\n", "column 'area_t' must be finite and not negative, got -3"),
+        (COLUMNS + "\n1,2,3,1,2,4\n", "x must vary to be rescaled, got only 1"),
+        (COLUMNS + "\n1,2\n", "not a CSV file"),
+        (COLUMNS + ",X_t\n1,2,3,1,2,4,5\n", r"must have each column once, got several \['x_t'\]"),
+        (COLUMNS + ",caf\xe9\n1,2,3,1,2,4,5\n", r"moves.csv: not a CSV file \(.*decode byte"),
+    ],
+)
+def test_unusable_files_are_refused(tmp_path, text, message):
+    path = tmp_path / "moves.csv"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ValueError, match=message):
+        read_transitions(path)
+
+
+def test_scale_before_and_area_after_are_refused(tmp_path):
     path = tmp_path / "moves.csv"
     path.write_text("x_t,y_t,scale_t,x_t+1,y_t+1,area_t+1\n0,0,0.5,1,1,0.25\n")
-    with pytest.raises(ValueError, match=r"moves.csv: must have the scale of both .* 'scale_t'"):
+    with pytest.raises(ValueError, match=r"moves.csv: must have either scale or area .* 'scale_t'"):
         read_transitions(path, rescale=False)
     path.write_text("x_t,y_t,scale_t,area_t,x_t+1,y_t+1,area_t+1\n0,0,9,0.25,1,1,0.36\n")
     assert read_transitions(path, rescale=False).table.tolist() == [[0, 0, 0.5, 1, 1, 0.6]]
 
 
-def test_bytes_that_are_no_text_are_reported_where_they_stand(tmp_path):
+def test_errors_name_the_cell_with_bytes_that_are_not_utf8(tmp_path):
     path = tmp_path / "natural.csv"
     path.write_bytes(b"\xef\xbb\xbfid,cat_id,t_0,t_1\n1,1,\xff\n")
     with pytest.raises(ValueError, match=r"line 2, column 't_0' must be empty"):

@@ -1,4 +1,4 @@
-"""Generalised normals, free and truncated, against the laws of scipy."""
+"""Generalised normals, free and truncated, against scipy."""
 
 import math
 
@@ -24,7 +24,7 @@ def test_truncated_generalised_normal_against_scipy(p, scale, at, generator):
 
 @pytest.mark.parametrize("n", [2, 10, 40])
 @pytest.mark.parametrize("p", [1, 2, 3.5])
-def test_truncation_uses_each_dimensions_own_scale(n, p, generator):
+def test_truncation_uses_one_scale_per_dimension(n, p, generator):
     scales = linspace(0.05, 1.0, n)
     center = torch.full((4000, n), 0.3, dtype=torch.float64)
     draws = GeneralizedNormal(p, scales).sample(Box(n), center, generator)
@@ -49,7 +49,7 @@ def test_free_generalised_normal_against_scipy(n, generator):
         assert stats.kstest(z.flatten().numpy(), stats.gennorm(p, scale=scale).cdf).pvalue > 1e-4
 
 
-def test_the_cube_grid_is_truncated_interval_by_interval(generator):
+def test_truncation_to_a_cube_grid_against_scipy(generator):
     space = CubeGrid(1, 2, 0.4)
     center = torch.full((20_000, 1), 0.28, dtype=torch.float64)
     z = Normal(0.3).sample(space, center, generator)[:, 0]

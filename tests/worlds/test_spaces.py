@@ -1,4 +1,4 @@
-"""Every space keeps one contract."""
+"""Laws of all spaces: uniform samples, membership, projection, volume."""
 
 import math
 
@@ -94,7 +94,7 @@ def test_cube_grid_cells_are_equally_likely(generator):
 
 
 @pytest.mark.parametrize("space", SPACES, ids=repr)
-def test_contains_refuses_what_is_outside(space, generator):
+def test_points_outside_are_not_contained(space, generator):
     inside = space.center().expand(2, -1)
     assert not space.contains(inside * math.nan).any()
     assert not space.contains(inside + math.inf).any()
@@ -115,7 +115,7 @@ def test_contains_is_relative_to_the_size_of_the_space(size):
     assert not Product(Sphere(2, 1e6), Box(2, 0, size)).contains([[1e6, 0, 5 * size, 0]]).any()
 
 
-def test_points_may_come_in_any_container():
+def test_points_are_accepted_in_any_container():
     points = [[0, 1], [1, 3]]
     foreign = (">f8", np.longdouble, np.float16, np.int32)
     for z in (

@@ -1,4 +1,4 @@
-"""Distributions on the sphere follow their closed forms, and their samplers accept."""
+"""Distributions on the sphere follow closed forms; their samplers have high acceptance rates."""
 
 import math
 
@@ -26,7 +26,7 @@ def test_von_mises_fisher_matches_closed_forms(n, kappa, generator):
     projector = torch.eye(n, dtype=torch.float64) - torch.outer(anchor[0], anchor[0])
     moments = tangent.T @ tangent / len(z)
     assert (moments - projector / (n - 1)).abs().max() < 6 / math.sqrt(len(z))
-    # The cosine's law beyond its mean, against its own density by quadrature.
+    # The distribution of the cosine, against its density by quadrature.
     grid = torch.linspace(-1, 1, 20_001, dtype=torch.float64)[1:-1]
     log_prob = kappa * grid + (n - 3) / 2 * torch.log1p(-grid.square())
     weights = (log_prob - log_prob.max()).exp()
@@ -105,7 +105,7 @@ def test_anisotropic_acceptance_is_never_below_five_percent(weights, generator):
 
 
 @pytest.mark.parametrize("n", [2, 10, 40])
-def test_the_saddle_point_is_found_for_weights_of_every_size(n, generator):
+def test_the_saddle_point_is_found_for_weights_of_every_magnitude(n, generator):
     from isolatent.worlds.spherical import _saddle_shift
 
     for size in (1e-3, 1.0, 300.0, 1e4, 1e6, 1e8):
@@ -120,8 +120,8 @@ def test_the_saddle_point_is_found_for_weights_of_every_size(n, generator):
     assert rate > 0.9
 
 
-def test_the_envelope_is_an_envelope(generator):
-    """I(a, h) is never below the constant the sampler divides by, for any a up to its bound."""
+def test_the_envelope_bounds_the_density(generator):
+    """I(a, h) is at least the constant of the sampler, for every a up to its bound."""
     from isolatent.worlds.spherical import _log_least_radial_integral, _log_radial_integral
 
     for n in (2, 10, 40):
@@ -135,10 +135,10 @@ def test_the_envelope_is_an_envelope(generator):
         assert float(ours) == pytest.approx(math.log(value), abs=1e-9)
 
 
-def test_shell_normal_tends_to_the_exact_density(generator):
-    """For a thin shell the projected draws follow AnisotropicNormal; for a thick one they do not.
+def test_shell_normal_converges_to_the_exact_density(generator):
+    """For a thin shell projected draws follow AnisotropicNormal; for a thick one they do not.
 
-    The projection's Jacobian factor is what a shell of width w gets wrong, of order w.
+    The Jacobian of the projection causes an error of order w for a shell of width w.
     """
     space, weights = Sphere(5), linspace(5, 25, 5)
     anchor = space.sample(1, generator, torch.float64).expand(20_000, 5).contiguous()

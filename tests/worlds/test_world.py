@@ -1,4 +1,4 @@
-"""Worlds: what they sample, and that they can be written down."""
+"""Worlds sample and observe reproducibly, and survive conversion to plain data."""
 
 import hashlib
 import json
@@ -80,7 +80,7 @@ def test_every_world_samples_and_observes(make, dtype):
 
 
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
-def test_a_world_survives_being_written_down(make):
+def test_a_world_survives_json(make):
     world = make(seed=7)
     text = json.dumps(world.to_dict())
     read = World.from_dict(json.loads(text))
@@ -91,7 +91,7 @@ def test_a_world_survives_being_written_down(make):
     assert make(seed=8) != world
 
 
-def test_the_stream_goes_on_and_a_generator_replaces_it():
+def test_each_call_advances_the_generator_unless_one_is_passed():
     world = WORLDS["sphere"](seed=0)
     first, second = world.sample_pairs(10)[0], world.sample_pairs(10)[0]
     assert not torch.equal(first, second)
@@ -99,7 +99,7 @@ def test_the_stream_goes_on_and_a_generator_replaces_it():
     assert torch.equal(ours, theirs)
 
 
-def test_positives_can_be_drawn_for_given_anchors():
+def test_positives_are_near_given_anchors():
     world = WORLDS["box"](seed=0)
     z = world.sample_anchors(100)
     assert (world.sample_positives(z) - z).abs().median() < 0.3
@@ -107,7 +107,7 @@ def test_positives_can_be_drawn_for_given_anchors():
 
 @pytest.mark.parametrize("space", [Box(2, -1.0, 3.0), CubeGrid(2, 2, 0.2)], ids=repr)
 def test_marginals_are_centred_on_the_space(space):
-    """The anchors' density on each axis, integrated on a grid, around space.center()."""
+    """The density of anchors on each axis is centred at space.center()."""
     world = World(space, Normal(0.4), Uniform(), Identity(), seed=2, dtype=torch.float64)
     z = world.sample_anchors(20_000)
     edges = np.linspace(space.intervals[0][0], space.intervals[-1][1], 20_001)
@@ -125,28 +125,7 @@ def test_spherical_marginals_are_centred_on_the_pole():
     assert (world.sample_anchors(20_000).mean(0) - expected).abs().max() < 0.01
 
 
-def test_numpy_scalars_become_plain_numbers():
-    i, f = np.int64, np.float32
-    spaces = (
-        *(Sphere(i(3), f(1)), Box(i(3), f(0), f(1)), HollowBall(i(3), f(0.5), f(1))),
-        *(CubeGrid(i(3), i(2), f(0.25)), Product(Box(i(1)), Box(i(2)))),
-    )
-    for space in spaces:
-        mixing = InvertibleMLP(i(1), slope=f(0.25), n_observed=i(4), condition_draws=i(10))
-        world = World(space, Uniform(), Normal(f(0.5)), mixing, seed=i(3))
-        assert World.from_dict(json.loads(json.dumps(world.to_dict()))) == world
-    for distribution in (
-        *(GaussianCopula(i(3), f(0.5)), GeneralizedNormal(i(3), f(0.5))),
-        *(Laplace(np.ones(3, np.float32)), AnisotropicNormal(f(2))),
-    ):
-        world = World(Box(3), Uniform(), distribution, Linear(i(3), np.eye(3)))
-        assert World.from_dict(json.loads(json.dumps(world.to_dict()))) == world
-    for distribution in (VonMisesFisher(f(2)), ShellNormal(f(2), f(0.5))):
-        world = World(Sphere(3), Uniform(), distribution, FlowMixing(i(2), i(4), f(0.5)))
-        assert World.from_dict(json.loads(json.dumps(world.to_dict()))) == world
-
-
-def test_latents_may_come_in_any_container():
+def test_latents_are_accepted_in_any_container():
     world = World(Box(2), Uniform(), Normal(0.1), Identity())
     for z, dtype in (
         ([[0, 1]], torch.float32),
@@ -160,7 +139,7 @@ def test_latents_may_come_in_any_container():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 @pytest.mark.parametrize("make", WORLDS.values(), ids=WORLDS)
-def test_worlds_live_on_any_device(make):
+def test_worlds_run_on_any_device(make):
     world = make(seed=1, device="cuda")
     for generator in (None, torch.Generator().manual_seed(0), torch.Generator("cuda")):
         z, z_pos = world.sample_latents(50, generator)
@@ -170,7 +149,7 @@ def test_worlds_live_on_any_device(make):
     torch.testing.assert_close(x.cpu(), on_cpu)
 
 
-def test_one_seed_gives_the_same_bits_in_two_processes():
+def test_samples_are_bit_identical_in_two_processes():
     code = (
         "import hashlib, torch; from isolatent.worlds import *;"
         "w = World(Sphere(10), Uniform(), AnisotropicNormal(tuple(range(5, 15))),"
@@ -186,16 +165,12 @@ def test_one_seed_gives_the_same_bits_in_two_processes():
     assert len(runs[0].stdout.strip()) == len(hashlib.sha256().hexdigest())
 
 
-def test_repr_reads_like_its_code():
+def test_repr_evaluates_to_an_equal_world():
     world = World(Box(2), Uniform(), Normal(0.05), Identity(), seed=1)
     text = "World(Box(n=2, low=0.0, high=1.0), Uniform(), Normal(std=0.05), Identity(), seed=1)"
     assert repr(world) == text
     names = {"World": World, "Box": Box, "Uniform": Uniform, "Normal": Normal, "Identity": Identity}
     assert eval(text, names) == world
-
-
-def read_space(spec):
-    return World.from_dict(WORLDS["box"]().to_dict() | {"space": spec})
 
 
 @pytest.mark.parametrize(
@@ -239,14 +214,6 @@ def read_space(spec):
             ValueError,
             "z must lie in Box",
         ),
-        (lambda: read_space({"kind": ["Box"]}), ValueError, "kind must be one of"),
-        (lambda: read_space({"kind": "Product"}), ValueError, "takes a list under 'spaces'"),
-        (lambda: read_space({"kind": "Product", "spaces": 3}), ValueError, "takes a list under"),
-        (
-            lambda: read_space({"kind": "Independent", "a": [], "b": []}),
-            ValueError,
-            "'parts' alone",
-        ),
         (lambda: WORLDS["box"](dtype=torch.float16), ValueError, "dtype must be torch.float32"),
         (lambda: WORLDS["box"]().sample_pairs(0), ValueError, "n must be an integer >= 1, got 0"),
         (
@@ -256,16 +223,6 @@ def read_space(spec):
         ),
         (lambda: WORLDS["box"]().observe(torch.zeros(2, 4)), ValueError, r"shape \(N, 3\)"),
         (lambda: World.from_dict({"space": {}}), ValueError, "spec must be a dict with the keys"),
-        (
-            lambda: World.from_dict(WORLDS["box"]().to_dict() | {"space": {"kind": "Cube"}}),
-            ValueError,
-            "kind must be one of .*got 'Cube'",
-        ),
-        (
-            lambda: World.from_dict(WORLDS["box"]().to_dict() | {"space": {"kind": "Box", "m": 1}}),
-            TypeError,
-            "Box: .*unexpected keyword argument 'm'",
-        ),
     ],
 )
 def test_wrong_arguments(make, error, message):

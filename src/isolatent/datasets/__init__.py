@@ -1,17 +1,18 @@
-"""Image data with known factors: sprites, 3-D rooms, published sets, and how factors change."""
+"""Image datasets with known factors, and transitions of factors between paired images."""
 
 from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld
-from isolatent.datasets.packed import PackedImages
-from isolatent.datasets.recorded_transitions import (
+from isolatent.datasets.packed_images import PackedImages
+from isolatent.datasets.shapes3d import Shapes3D
+from isolatent.datasets.sprites import SpriteMixing, Sprites, render_sprites
+from isolatent.datasets.transition_files import read_transitions
+from isolatent.datasets.transitions import (
+    LaplaceTransitions,
     RecordedTransitions,
-    read_transitions,
+    Transitions,
+    UniformFactorChange,
     synthetic_transitions,
 )
-from isolatent.datasets.shapes3d import Shapes3D
-from isolatent.datasets.sprite_mixing import SpriteMixing
-from isolatent.datasets.sprites import Sprites, render_sprites
-from isolatent.datasets.transitions import LaplaceTransitions, Transitions, UniformFactorChange
 
 __all__ = [
     "FactorArray",

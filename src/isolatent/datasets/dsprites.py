@@ -1,4 +1,4 @@
-"""The file of dSprites, for those who have it."""
+"""Reader of the published dSprites file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isolatent.datasets.cache import cached_array
 from isolatent.datasets.factor_grid import FactorArray
-from isolatent.datasets.packed import PackedImages
+from isolatent.datasets.packed_images import PackedImages, cached_array
 from isolatent.datasets.sprites import SIZES, factors_of
 from isolatent.files import digest_data
 
@@ -22,25 +21,25 @@ __all__ = ["load_dsprites"]
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 SIDE = 64
-CHUNK = 4096  # images that are unpacked at a time: 16 MB
+CHUNK = 4096  # images unpacked at a time: 16 MB
 
 
 def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = True) -> FactorArray:
-    r"""The real dSprites, as a world: the file's images, in the file's order.
+    r"""Load the published dSprites images as a world, in the order of the file.
 
-    Factors are those that vary: shape (square, ellipse, heart), scale, orientation, x, y. Images
-    are kept as bits, 377 MB instead of 3 GB, and the file is never in memory as a whole. Unpacking
-    it takes some ten seconds; with ``cache`` the bits are kept on the disk (see
-    :mod:`isolatent.datasets.cache`) under the hash of the file. Nothing in the file is unpickled.
+    The factors are shape (square, ellipse, heart), scale, orientation, x and y; colour is constant.
+    Images are kept as bits, 377 MB instead of 3 GB, and the file is read in chunks. Unpacking it
+    takes about ten seconds; with ``cache`` the bits are stored on disk
+    (:mod:`isolatent.datasets.packed_images`) under the hash of the file. Nothing is unpickled.
 
     Args:
-        path: ``dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz``, or the directory it is in; by
-            default the directory in the environment variable ``ISOLATENT_DATA``.
-        cache: Whether to keep the packed bits on the disk.
+        path: ``dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz``, or its directory; by default the
+            directory in the environment variable ``ISOLATENT_DATA``.
+        cache: Whether to store the packed bits on disk.
 
     Raises:
-        FileNotFoundError: If it is not there.
-        ValueError: If it is not the file that is expected.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file has another layout than the published one.
     """
     where = _locate(path)
     if cache:
@@ -68,12 +67,12 @@ def _locate(path: str | os.PathLike[str] | None) -> Path:
     where = Path(path)
     where = where / FILE if where.is_dir() else where
     if not where.is_file():
-        raise FileNotFoundError(f"{where}: does not exist; it is the file of dSprites")
+        raise FileNotFoundError(f"{where}: does not exist; expected the dSprites file")
     return where
 
 
 def _pack(path: Path, sizes: Sequence[int], side: int) -> NDArray[np.uint8]:
-    """Check the file's arrays, and pack its images as they are read."""
+    """Check the arrays of the file and pack its images in chunks."""
     count = int(np.prod(sizes))
     try:
         with zipfile.ZipFile(path) as archive:
@@ -87,7 +86,7 @@ def _pack(path: Path, sizes: Sequence[int], side: int) -> NDArray[np.uint8]:
                 _header(path, "imgs", file, (count, side, side), "bu")
                 return _packed(path, file, count, side * side)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise ValueError(f"{path.name}: not a whole .npz file ({error})") from error
+        raise ValueError(f"{path.name}: not a complete .npz file ({error})") from error
 
 
 def _packed(path: Path, file: IO[bytes], count: int, pixels: int) -> NDArray[np.uint8]:
@@ -100,12 +99,12 @@ def _packed(path: Path, file: IO[bytes], count: int, pixels: int) -> NDArray[np.
             raise ValueError(f"{path.name}: imgs must hold 0 and 1, got {images.max()}")
         bits[start:stop] = np.packbits(images, axis=1)
     if file.read(1):
-        raise ValueError(f"{path.name}: imgs holds more than its header says")
+        raise ValueError(f"{path.name}: imgs holds more data than its header declares")
     return bits
 
 
 def _check_order(path: Path, file: IO[bytes], sizes: Sequence[int]) -> None:
-    """Classes (N, 6) must be colour 0 and then every cell of the grid, the last factor fastest."""
+    """Check that the classes (N, 6) enumerate colour 0 and the grid, the last factor fastest."""
     count = int(np.prod(sizes))
     dtype = _header(path, "latents_classes", file, (count, 1 + len(sizes)), "iu")
     part = _read(path, "latents_classes", file, count * (1 + len(sizes)) * dtype.itemsize)
@@ -115,7 +114,7 @@ def _check_order(path: Path, file: IO[bytes], sizes: Sequence[int]) -> None:
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
-            f"{path.name}: latents_classes must go through the grid with the last factor fastest, "
+            f"{path.name}: latents_classes must enumerate the grid with the last factor fastest, "
             f"got {classes[row].tolist()} in row {row} instead of {[int(c[row]) for c in expected]}"
         )
 
@@ -123,7 +122,7 @@ def _check_order(path: Path, file: IO[bytes], sizes: Sequence[int]) -> None:
 def _header(
     path: Path, name: str, file: IO[bytes], shape: tuple[int, ...], kinds: str
 ) -> np.dtype[Any]:
-    """Read the beginning of an .npy file, and check what it announces."""
+    """Read the header of an .npy file and check shape, dtype and order."""
     try:
         version = np.lib.format.read_magic(file)
         reader = {
@@ -132,7 +131,7 @@ def _header(
         }[version]
         found, by_columns, dtype = reader(file)
     except (ValueError, KeyError) as error:
-        raise ValueError(f"{path.name}: {name} is no array ({error})") from error
+        raise ValueError(f"{path.name}: {name} is not an array ({error})") from error
     allowed = dtype.kind in kinds and (name != "imgs" or dtype.itemsize == 1)
     if found != shape or by_columns or not allowed:
         kind = "uint8 or bool" if name == "imgs" else "integers"

@@ -1,4 +1,4 @@
-"""Worlds whose factors take finitely many values: a grid of factors, and an observation of each."""
+"""Worlds on a finite grid of factors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.datasets.packed import PackedImages
-from isolatent.worlds.draws import uniforms
+from isolatent.datasets.packed_images import PackedImages
+from isolatent.worlds.sampling import draw_uniform
 
 __all__ = ["FactorArray", "FactorWorld", "check_factors"]
 
-LARGEST_GRID = 2**62  # cells, so that an index fits into 64 bits
-CHANNELS = (1, 3, 4)  # of images; a last axis of these alone is one of channels, not of columns
-PART = 2**22  # numbers that are looked at in one go
+LARGEST_GRID = 2**62  # cells, so that an index fits in 64 bits
+CHANNELS = (1, 3, 4)  # numbers of channels by which a channels-last layout is recognised
+CHUNK = 2**22  # numbers read at a time
 
 
 def check_factors(name: str, value: Tensor | ArrayLike, sizes: Sequence[int]) -> Tensor:
@@ -50,20 +50,20 @@ def check_factors(name: str, value: Tensor | ArrayLike, sizes: Sequence[int]) ->
 class FactorWorld(ABC):
     r"""A world :math:`x = g(y)` on the grid :math:`y \in \prod_f \{0, \dots, n_f - 1\}`.
 
-    A factor is given by its index; ``values`` tells what each index stands for. Cells of the grid
-    are counted with the last factor fastest, as in the file of dSprites.
+    Factors are given as indices, and ``values`` maps each index to its value. Cells of the grid are
+    numbered with the last factor fastest, as in the dSprites file.
 
     Args:
-        sizes: How many values each factor has.
-        names: What each factor is called; by default ``factor_0``, ``factor_1``, …
-        categorical: Which factors have no order, as shapes have none; by default none of them.
-        values: The value behind each index of each factor; by default the index.
+        sizes: Number of values of each factor.
+        names: Name of each factor; by default ``factor_0``, ``factor_1``, …
+        categorical: Whether each factor is unordered, such as a shape; by default none is.
+        values: The values of each factor, one per index; by default the indices.
 
     Attributes:
         observation_shape: The shape of one observation, (channels, height, width) for images.
 
     Example:
-        >>> class Bars(FactorWorld):  # as many pixels are on as the only factor says
+        >>> class Bars(FactorWorld):  # the factor is the number of white pixels
         ...     observation_shape = (1, 1, 3)
         ...     def _observe(self, factors):
         ...         return (torch.arange(3) < factors[:, :, None, None]).float()
@@ -115,15 +115,15 @@ class FactorWorld(ABC):
         check_integer("count", count, at_least=0)
         check_generator("generator", generator)
         sizes = torch.tensor(self.sizes, dtype=torch.float64)
-        return (uniforms((count, self.n_factors), generator, sizes) * sizes).long()
+        return (draw_uniform((count, self.n_factors), generator, sizes) * sizes).long()
 
     def index_of(self, factors: Tensor | ArrayLike) -> Tensor:
-        r"""The cell :math:`\sum_f y_f \prod_{g > f} n_g` of each row of factors (N, F)."""
+        r"""Return the cell :math:`\sum_f y_f \prod_{g > f} n_g` of each row of factors (N, F)."""
         columns = check_factors("factors", factors, self.sizes).numpy().T
         return torch.from_numpy(np.ravel_multi_index(tuple(columns), self.sizes).astype(np.int64))
 
     def factors_at(self, index: Tensor | ArrayLike) -> Tensor:
-        """The factors (N, F) of each cell (N,): what :meth:`index_of` undoes."""
+        """Return the factors (N, F) of each cell (N,), the inverse of :meth:`index_of`."""
         given = np.asarray(index)
         if given.ndim != 1:
             raise ValueError(f"index must have shape (N,), got {given.shape}")
@@ -132,7 +132,7 @@ class FactorWorld(ABC):
         return torch.from_numpy(np.stack(columns, axis=1).astype(np.int64))
 
     def values_of(self, factors: Tensor | ArrayLike) -> Tensor:
-        """The values (N, F), float64, behind the indices in factors (N, F)."""
+        """Return the values (N, F), float64, of the indices in factors (N, F)."""
         columns = check_factors("factors", factors, self.sizes).numpy().T
         found = [known[column] for known, column in zip(self.values, columns, strict=True)]
         return torch.from_numpy(np.stack(found, axis=1))
@@ -147,7 +147,7 @@ class FactorWorld(ABC):
     def _each(
         self, name: str, given: Sequence[Any] | None, default: Sequence[Any]
     ) -> Sequence[Any]:
-        """One entry for each factor."""
+        """Return ``given``, checked to have one entry per factor, or the default."""
         if given is None:
             return default
         if isinstance(given, str) or len(given) != len(self.sizes):
@@ -167,20 +167,20 @@ class FactorWorld(ABC):
 
 
 class FactorArray(FactorWorld):
-    r"""Any dataset with a whole grid of factors: image :math:`i` is that of cell :math:`i`.
+    r"""A dataset with one image for each cell of a grid of factors.
 
     Args:
-        images: One observation for each cell, in the order of the grid (last factor fastest):
-            (N, height, width), (N, channels, height, width), so that channels come first, or any
-            other (N, ...). NumPy, torch, a memory map, of which only the rows that are asked for
-            are read, or packed bits.
-        sizes: How many values each factor has; their product is N.
-        names: What each factor is called.
-        categorical: Which factors have no order.
-        values: The value behind each index of each factor.
+        images: One observation per cell, in the order of the grid (last factor fastest):
+            (N, height, width), (N, channels, height, width) or any other (N, ...). A NumPy array, a
+            tensor, a memory map, of which only requested rows are read, or packed bits.
+        sizes: Number of values of each factor; their product is N.
+        names: Name of each factor.
+        categorical: Whether each factor is unordered.
+        values: The values of each factor, one per index.
         largest: The stored number that is shown as 1: by default 1 for booleans and floats, and for
-            integers if none is above 1, else 255. Integers are read until one is above 1, so that
-            a memory map of bits is read once as a whole, in parts; give ``largest`` to avoid it.
+            integers if none is above 1, else 255. Integers are read until one is above 1, so a
+            memory map of zeros and ones is read once in full, in chunks, unless ``largest`` is
+            given.
 
     Example:
         >>> images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1) * 51
@@ -217,7 +217,7 @@ class FactorArray(FactorWorld):
         if len(shape) == 3 and shape[2] in CHANNELS and shape[0] not in CHANNELS:
             raise ValueError(
                 f"images must have their channels first, (N, channels, height, width), got "
-                f"{images.shape}; np.moveaxis(images, -1, 1) puts them there"
+                f"{images.shape}; use np.moveaxis(images, -1, 1)"
             )
         if largest is None:
             self.largest = 255.0 if _above_one(images) else 1.0
@@ -231,7 +231,7 @@ class FactorArray(FactorWorld):
         shown = np.asarray(self.images[cells], np.float32).reshape(-1, *self.observation_shape)
         if self.largest != 1:
             shown = shown / np.float32(self.largest)
-        # Written so that nan fails, too; here, since a memory map need not be read as a whole.
+        # Written so that NaN fails; checked here, since a memory map is not read in full.
         if shown.size and not (shown.min() >= 0 and shown.max() <= 1):
             raise ValueError(
                 f"images must lie in [0, {self.largest:g}] (largest={self.largest:g}), got values "
@@ -241,7 +241,7 @@ class FactorArray(FactorWorld):
 
 
 def _finite(name: str, given: ArrayLike, size: int) -> NDArray[np.float64]:
-    """As many finite numbers as a factor has values."""
+    """Return the values of a factor as a finite array (size,)."""
     try:
         values = np.asarray(given, np.float64)
     except (TypeError, ValueError):
@@ -254,9 +254,9 @@ def _finite(name: str, given: ArrayLike, size: int) -> NDArray[np.float64]:
 
 
 def _above_one(images: NDArray[Any] | PackedImages) -> bool:
-    """Whether images of integers hold more than bits; others are taken to go up to 1."""
+    """Return whether images are integers with a value above 1."""
     if images.dtype.kind not in "iu" or isinstance(images, PackedImages) or not images.size:
         return False
-    rows = max(1, PART // math.prod(images.shape[1:]))
+    rows = max(1, CHUNK // math.prod(images.shape[1:]))
     starts = range(0, len(images), rows)
     return any(images[start : start + rows].max() > 1 for start in starts)

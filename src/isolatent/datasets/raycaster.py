@@ -1,9 +1,9 @@
-r"""A small ray caster, compiled: an object in a room, seen by a camera that goes round it.
+r"""Compiled ray caster of an object in a room, with a camera that orbits the object.
 
-The ray through a pixel is :math:`o + t d`. Each body is met at the smallest t > 0 at which it is
-entered, in closed form; the room is a floor y = 0 and four walls. Every surface is matt, with the
-shade :math:`a + (1 - a) \max(0, n \cdot l)` for its normal n and a lamp l that moves with the
-camera, so a body of revolution looks the same from all sides.
+The ray through a pixel is :math:`o + t d`. Intersections with bodies are in closed form; the room
+has a floor y = 0 and four walls. Every surface is Lambertian, with the shade
+:math:`a + (1 - a) \max(0, n \cdot l)` for its normal n and a light l that moves with the camera,
+so a body of revolution looks the same from all azimuths.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ __all__ = ["cast", "empty_rooms"]
 OPTIONS = {"error_model": "numpy", "nogil": True, "cache": True}
 NEVER = 1e30
 AMBIENT = 0.35
-LAMP = (0.37, 0.74, 0.56)  # a unit vector, to the right of the camera, above and behind it
-WALL = 5.0  # from the middle of the room to its walls, which stand askew to the camera
-ASKEW = math.sqrt(0.5)
+LIGHT = (0.37, 0.74, 0.56)  # unit vector, to the right of the camera, above and behind it
+WALL = 5.0  # distance of the walls from the centre; they are rotated by 45° around it
+DIAGONAL = math.sqrt(0.5)
 CUBE, CYLINDER, SPHERE = 0, 1, 2  # 3 is the capsule
 
 
 @njit(**OPTIONS)
 def _ball(oy, ox, oz, dx, dy, dz, middle, radius):
-    """Where a ray enters the ball around (0, middle, 0)."""
+    """Return the t at which a ray enters the ball around (0, middle, 0)."""
     py = oy - middle
     b = ox * dx + py * dy + oz * dz
     c = ox * ox + py * py + oz * oz - radius * radius
@@ -38,7 +38,7 @@ def _ball(oy, ox, oz, dx, dy, dz, middle, radius):
 
 @njit(**OPTIONS)
 def _side(ox, oz, dx, dz, radius):
-    """Where a ray enters the infinite cylinder around the vertical axis."""
+    """Return the t at which a ray enters the infinite cylinder around the vertical axis."""
     a = dx * dx + dz * dz
     b = ox * dx + oz * dz
     below = b * b - a * (ox * ox + oz * oz - radius * radius)
@@ -49,13 +49,13 @@ def _side(ox, oz, dx, dz, radius):
 
 @njit(**OPTIONS)
 def _meet(kind, radius, height, ox, oy, oz, dx, dy, dz):
-    """Distance to a body that stands on the floor in the middle, and its normal there."""
+    """Return the distance to a body on the floor at the origin, and its normal there."""
     if kind == SPHERE:
         t = _ball(oy, ox, oz, dx, dy, dz, radius, radius)
         x, y, z = ox + t * dx, oy + t * dy - radius, oz + t * dz
         return t, x / radius, y / radius, z / radius
     if kind == CUBE:
-        # Slabs: the last of the three entries, if it is before the first exit.
+        # Slab method: the last of the three entries, if it is before the first exit.
         ax, bx = (-radius - ox) / dx, (radius - ox) / dx
         ay, by = (0.0 - oy) / dy, (height - oy) / dy
         az, bz = (-radius - oz) / dz, (radius - oz) / dz
@@ -76,7 +76,7 @@ def _meet(kind, radius, height, ox, oy, oz, dx, dy, dz):
     if t > 0.0 and low <= y <= high:
         return t, (ox + t * dx) / radius, 0.0, (oz + t * dz) / radius
     if kind == CYLINDER:
-        t = (height - oy) / dy  # the camera is above the floor, so only the lid can be seen
+        t = (height - oy) / dy  # only the top is visible: the camera is above the floor
         x, z = ox + t * dx, oz + t * dz
         if t > 0.0 and dy < 0.0 and x * x + z * z <= radius * radius:
             return t, 0.0, 1.0, 0.0
@@ -91,41 +91,41 @@ def _meet(kind, radius, height, ox, oy, oz, dx, dy, dz):
 
 @njit(**OPTIONS)
 def _room(ox, oy, oz, dx, dy, dz):
-    """Distance to the room behind everything, whether that is the floor, and its normal."""
+    """Return the distance to floor or walls, whether it is the floor, and its normal."""
     t, floor, nx, nz = NEVER, False, 0.0, 0.0
     if dy < 0.0:
         t, floor = -oy / dy, True
-    # Along the two directions of the walls, which are turned by an eighth.
+    # Along the two axes of the walls, which are rotated by 45°.
     for sign in (1.0, -1.0):
-        o, d = ASKEW * (ox + sign * oz), ASKEW * (dx + sign * dz)
+        o, d = DIAGONAL * (ox + sign * oz), DIAGONAL * (dx + sign * dz)
         wall = (math.copysign(WALL, d) - o) / d
         if wall < t:
-            inward = -math.copysign(ASKEW, d)
+            inward = -math.copysign(DIAGONAL, d)
             t, floor, nx, nz = wall, False, inward, sign * inward
     return t, floor, nx, nz
 
 
 @njit(**OPTIONS)
 def _around(x, z, azimuth):
-    """A vector's x and z after a turn around the vertical axis."""
+    """Return x and z of a vector rotated around the vertical axis."""
     c, s = math.cos(azimuth), math.sin(azimuth)
     return c * x + s * z, c * z - s * x
 
 
 @njit(**OPTIONS)
 def _shade(nx, ny, nz, lx, lz):
-    return AMBIENT + (1.0 - AMBIENT) * max(nx * lx + ny * LAMP[1] + nz * lz, 0.0)
+    return AMBIENT + (1.0 - AMBIENT) * max(nx * lx + ny * LIGHT[1] + nz * lz, 0.0)
 
 
 @njit(**OPTIONS)
 def empty_rooms(azimuths, rays, camera, shade, reach):
-    """Fill shade and reach (K, S, S) with what is seen of the room from each azimuth.
+    """Fill shade and reach (K, S, S) of the empty room for each azimuth.
 
-    reach is how far from the middle a point of the floor is, and -1 for points of a wall.
+    ``reach`` is the distance of a point of the floor from the origin, and -1 for points of a wall.
     """
     for k in range(len(azimuths)):
         ox, oz = _around(camera[0], camera[2], azimuths[k])
-        lx, lz = _around(LAMP[0], LAMP[2], azimuths[k])
+        lx, lz = _around(LIGHT[0], LIGHT[2], azimuths[k])
         for i in range(rays.shape[0]):
             for j in range(rays.shape[1]):
                 dx, dz = _around(rays[i, j, 0], rays[i, j, 2], azimuths[k])
@@ -142,16 +142,16 @@ def cast(
 ):
     """Write images first … last - 1 into out (N, 3, S, S).
 
-    colours (N, 3, 3) are those of floor, wall and object; view (N,) says which of the azimuths (K,)
-    the camera has gone round by, with shades and reaches of the empty room from there; rays
-    (S, S, 3) are unit vectors from the camera's place (3,) before that.
+    ``colours`` (N, 3, 3) are those of floor, wall and object; ``view`` (N,) is the index of the
+    camera's azimuth in ``azimuths`` (K,), of which ``shades`` and ``reaches`` show the room;
+    ``rays`` (S, S, 3) are unit vectors from the position ``camera`` (3,) at azimuth zero.
     """
     size = rays.shape[0]
     for n in range(first, last):
         k = view[n]
         c, s = math.cos(azimuths[k]), math.sin(azimuths[k])
         ox, oz = _around(camera[0], camera[2], azimuths[k])
-        lx, lz = _around(LAMP[0], LAMP[2], azimuths[k])
+        lx, lz = _around(LIGHT[0], LIGHT[2], azimuths[k])
         oy = camera[1]
         bound = math.hypot(radius[n] * (1.5 if kind[n] == CUBE else 1.0), 0.5 * height[n])
         for i in range(size):

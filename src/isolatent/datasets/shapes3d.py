@@ -1,4 +1,4 @@
-"""A coloured object in a coloured room: a world like Shapes3D, rendered as it is asked for."""
+"""A Shapes3D-like world of an object in a room, rendered on demand."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from isolatent.parallel import map_ranges, max_threads
 __all__ = ["Shapes3D"]
 
 SIZE = 64
-ALONE = 256  # images to a thread, of 10 ms, from which a second one was seen to pay
+IMAGES_PER_THREAD = 256  # least number, 10 ms of work, for which another thread pays off
 BODIES = ("cube", "cylinder", "sphere", "capsule")
 RADIUS = np.array([0.62, 0.65, 0.8, 0.55])  # half a side for the cube
 HEIGHT = np.array([1.24, 1.4, 1.6, 1.9])
@@ -32,8 +32,8 @@ class Shapes3D(FactorWorld):
 
     The factors are those of Shapes3D, in its order: hue of floor, wall and object (10 values each,
     from 0 to 0.9 of the colour wheel), scale (8 from 0.75 to 1.25), shape (cube, cylinder, sphere,
-    capsule) and orientation, the angle by which the camera goes round (15 from -30° to 30°). The
-    images are our own, not those of the dataset, which :class:`FactorArray` can hold.
+    capsule) and orientation, the azimuth of the camera (15 from -30° to 30°). The images are
+    rendered here; :class:`FactorArray` can hold the published ones.
 
     References:
         Burgess, Kim: 3D shapes dataset, 2018.
@@ -64,7 +64,7 @@ class Shapes3D(FactorWorld):
         *hues, scale, shape, orientation = factors.numpy().T
         sizes, rays = self.values[3][scale], camera_rays()
         colours = np.stack([_colours(self.values[0][hue]) for hue in hues], axis=1)
-        # The room looks the same for all images of one orientation, but for the object.
+        # The empty room is the same in all images of one orientation.
         seen, view = np.unique(orientation, return_inverse=True)
         azimuths = self.values[5][seen]
         shade, reach = np.empty((2, len(seen), SIZE, SIZE))
@@ -76,7 +76,7 @@ class Shapes3D(FactorWorld):
             room = (azimuths, shade, reach, rays, CAMERA)
             cast(*columns, colours, *room, first, last, out)
 
-        map_ranges(work, len(out), min(max_threads(), len(out) // ALONE))
+        map_ranges(work, len(out), min(max_threads(), len(out) // IMAGES_PER_THREAD))
         return torch.from_numpy(out)
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Shapes3D(FactorWorld):
 
 
 def camera_rays() -> Array:
-    """Unit vectors (64, 64, 3) from the camera through each pixel's centre."""
+    """Return unit vectors (64, 64, 3) from the camera through the centre of each pixel."""
     forward = (TARGET - CAMERA) / np.linalg.norm(TARGET - CAMERA)
     right = np.array([1.0, 0.0, 0.0])
     up = np.cross(right, forward)
@@ -94,6 +94,6 @@ def camera_rays() -> Array:
 
 
 def _colours(hue: Array) -> NDArray[np.float32]:
-    """Full colours (N, 3) of hues in [0, 1): red, green and blue at 0, 1/3 and 2/3."""
+    """Return saturated colours (N, 3) of hues in [0, 1): red, green and blue at 0, 1/3, 2/3."""
     distance = np.abs((hue[:, None] - np.array([0, 1 / 3, 2 / 3]) + 0.5) % 1 - 0.5)
     return np.clip(2 - 6 * distance, 0, 1).astype(np.float32)

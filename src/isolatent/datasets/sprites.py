@@ -1,4 +1,4 @@
-"""White shapes on black: a world like dSprites, rendered as it is asked for."""
+"""A dSprites-like world, and a mixing with continuous factors, rendered on demand."""
 
 from __future__ import annotations
 
@@ -10,31 +10,36 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from isolatent.checks import check_integer, check_one_of, check_tensor
-from isolatent.datasets.cache import cached_array
 from isolatent.datasets.factor_grid import FactorWorld
-from isolatent.datasets.outlines import SHAPES, outlines
-from isolatent.datasets.packed import PackedImages
+from isolatent.datasets.packed_images import PackedImages, cached_array
 from isolatent.files import digest_data
 from isolatent.parallel import map_ranges, max_threads
+from isolatent.worlds import Mixing
 
-__all__ = ["Sprites", "render_sprites"]
+__all__ = ["SHAPES", "SYMMETRY", "SpriteMixing", "Sprites", "render_sprites"]
 
-SIZE = 64  # pixels of a side, for which the outlines are given
+SHAPES = ("square", "ellipse", "heart")
+SYMMETRY = {"square": math.pi / 2, "ellipse": math.pi, "heart": 2 * math.pi}
+"""The smallest rotation that maps each shape onto itself."""
+
+SIZE = 64  # image side in pixels, to which the outlines refer
 FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
-WINDOW = 32  # pixels of a side that hold every sprite of the grid
-CORNER = int(FIRST) - 15  # where the window of the first position begins
-ALONE = 1024  # images to a thread, of 2 to 4 ms; below, a second one costs more than it gains
+WINDOW = 32  # side in pixels of a window that holds any sprite of the grid
+CORNER = int(FIRST) - 15  # of the window at the first position
+IMAGES_PER_THREAD = 1024  # least number, 2 to 4 ms of work, for which another thread pays off
 
 SIZES = (len(SHAPES), 6, 40, 32, 32)
+LATENTS = ("scale", "orientation", "x", "y")  # of the mixing
+ROUNDING = 1e-4  # how far a latent of the mixing may lie outside [0, 1]
 
 Array = NDArray[Any]
 
 
 def factors_of(sizes: Sequence[int]) -> dict[str, Any]:
-    """Names, categories and values of the factors of dSprites that vary, for a grid of any size."""
+    """Return names, categories and values of the varying dSprites factors for these sizes."""
     ends = ((0.5, 1), (0, 2 * np.pi), (0, 1), (0, 1))
     between = [np.linspace(*both, size) for both, size in zip(ends, sizes[1:], strict=True)]
     return {
@@ -54,21 +59,21 @@ def render_sprites(
     antialias: bool = True,
     size: int = SIZE,
 ) -> Tensor:
-    r"""Draw sprites for continuous factors.
+    r"""Render sprites for continuous factors.
 
-    A pixel is the share of it that the sprite covers, exactly; so the sum over an image is the
-    sprite's area :math:`480.5\, s^2` (at 64 × 64), and the image is a continuous function of the
-    factors. Without ``antialias`` a pixel is 1 if its centre lies in the sprite, and 0 if not.
+    The value of a pixel is exactly the share of its area that the sprite covers, so an image sums
+    to the sprite's area :math:`480.5\, s^2` (at 64 × 64) and is a continuous function of the
+    factors. Without ``antialias`` a pixel is 1 if its centre lies in the sprite, else 0.
 
     Args:
-        shape: 0, 1, 2 or ``"square"``, ``"ellipse"``, ``"heart"``; like all factors one for each
-            image, or one for all.
-        scale: The side relative to the largest, in (0, 1].
+        shape: 0, 1, 2 or ``"square"``, ``"ellipse"``, ``"heart"``; like every factor one value
+            per image or one for all images.
+        scale: Size relative to the largest sprite, in (0, 1].
         orientation: Angle in radians, counter-clockwise.
-        x: Position from left (0) to right (1) as far as the largest sprite stays inside.
+        x: Position from left (0) to right (1), within which the largest sprite stays inside.
         y: Position from top (0) to bottom (1).
         antialias: Whether pixels hold shares of area.
-        size: Pixels of a side, from 8.
+        size: Image side in pixels, at least 8.
 
     Returns:
         Images (N, 1, size, size), float32 in [0, 1].
@@ -104,13 +109,13 @@ def render_sprites(
 
 
 class Sprites(FactorWorld):
-    r"""A dSprites-like world: 737 280 binary images, 64 × 64, of a shape on a black ground.
+    r"""A dSprites-like world: 737 280 binary images, 64 × 64, of a white shape on black.
 
-    The factors are those of dSprites that vary, in the order of its file (its first, colour, has
+    The factors are the varying factors of dSprites in the order of its file (its first, colour, has
     one value): shape (square, ellipse, heart), scale (6 values from 0.5 to 1), orientation (40
-    from 0 to 2π; as in the original both ends are there, so the first and the last look the same),
-    x and y (32 each from 0 to 1). The images are our own, not those of the file, for which there
-    is :func:`load_dsprites`: all shapes have one area, turn around their centroids and are never
+    from 0 to 2π; as in the original both ends are included, so the first and the last image are
+    equal), x and y (32 each from 0 to 1). The images are rendered here; :func:`load_dsprites` reads
+    the published ones. All shapes have the same area, rotate around their centroids and are never
     cut off, and a step of x or y is one pixel.
 
     References:
@@ -136,7 +141,7 @@ class Sprites(FactorWorld):
         return torch.from_numpy(out)[:, None]
 
     def observe_values(self, values: Tensor | ArrayLike) -> Tensor:
-        """Map values (N, 5) between those of the grid to anti-aliased images (N, 1, 64, 64)."""
+        """Render continuous factor values (N, 5) as anti-aliased images (N, 1, 64, 64)."""
         columns = check_tensor("values", values)
         if columns.ndim != 2 or columns.shape[1] != self.n_factors:
             raise ValueError(f"values must have shape (N, 5), got {tuple(columns.shape)}")
@@ -144,14 +149,15 @@ class Sprites(FactorWorld):
         return render_sprites(shape, *others)
 
     def grid(self, *, cache: bool = True) -> PackedImages:
-        """All images, in the order of the grid, as packed bits.
+        """Return all images as packed bits, in the order of the grid.
 
-        Positions are whole pixels, so the 720 sprites of one position hold the whole grid: it takes
-        about 110 kB. It is cached on disk (see :mod:`isolatent.datasets.cache`), under the hash of
-        the code and the numbers it comes from; reading it saves the compilation of the renderer.
+        Positions are whole pixels, so the 720 sprites at one position determine the whole grid,
+        which takes about 110 kB. It is cached on disk (:mod:`isolatent.datasets.packed_images`)
+        under a hash of the factor values and the source code; reading it saves the compilation of
+        the renderer.
 
         Args:
-            cache: Whether to read it from the disk, and to write it there.
+            cache: Whether to read the grid from the cache and to write it there.
 
         Example:
             >>> world = Sprites()
@@ -161,7 +167,7 @@ class Sprites(FactorWorld):
         """
         if cache:
             here = Path(__file__)
-            key = digest_data(*self.values, *outlines(), here, here.with_name("sprite_raster.py"))
+            key = digest_data(*self.values, here, here.with_name("sprite_raster.py"))
             bits = cached_array("sprites", key, self._windows)
         else:
             bits = self._windows()
@@ -171,7 +177,7 @@ class Sprites(FactorWorld):
         return PackedImages(bits, (WINDOW, WINDOW), (SIZE, SIZE), places)
 
     def _windows(self) -> NDArray[np.uint8]:
-        """The bits of each shape, scale and orientation, around the first position."""
+        """Return packed windows of all shapes, scales and orientations at the first position."""
         per_sprite = self.sizes[3] * self.sizes[4]
         factors = self.factors_at(np.arange(0, len(self), per_sprite))
         out = np.zeros((len(factors), SIZE, SIZE), np.uint8)
@@ -181,7 +187,7 @@ class Sprites(FactorWorld):
 
     def _fill(self, factors: Tensor, out: Array) -> None:
         shape, scale, orientation, x, y = factors.numpy().T
-        # Positions from indices, not from values: those are whole steps only up to rounding.
+        # Positions from indices, since values are whole steps only up to rounding.
         _draw(
             *(False, out, shape, self.values[1][scale], self.values[2][orientation]),
             *(FIRST + x, FIRST + y),
@@ -191,9 +197,67 @@ class Sprites(FactorWorld):
         return super().__repr__()[:-1] + "; dSprites-like)"
 
 
+class SpriteMixing(Mixing):
+    r"""A mixing that renders a sprite, :math:`g: [0, 1]^4 \to [0, 1]^{1 \times 64 \times 64}`.
+
+    The latents are scale (from 0.5 to 1), orientation, x and y, each from 0 to 1. Orientation
+    covers half of the smallest rotation that maps the shape onto itself (square π/4, ellipse π/2,
+    heart π), so that g is injective and not periodic. Pixels are shares of covered area, so that g
+    is continuous; see :func:`render_sprites`. Its inverse has no closed form, and :meth:`inverse`
+    raises NotImplementedError.
+
+    Args:
+        shape: ``"square"``, ``"ellipse"`` or ``"heart"``.
+
+    Example:
+        >>> import isolatent as iso
+        >>> mixing = SpriteMixing("heart")
+        >>> world = iso.World(iso.Box(4), iso.Uniform(), iso.Laplace(0.05), mixing, seed=0)
+        >>> world.sample_pairs(3)[0].shape
+        torch.Size([3, 1, 64, 64])
+    """
+
+    def __init__(self, shape: str = "heart") -> None:
+        super().__init__()
+        self.shape = check_one_of("shape", shape, SHAPES)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        return {"shape": self.shape}
+
+    def _observed(self, n: int) -> int:
+        if n != len(LATENTS):
+            raise ValueError(f"n must be 4 for {self!r}, one latent for each of {LATENTS}, got {n}")
+        return SIZE * SIZE
+
+    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        pass
+
+    def _mix(self, z: Tensor) -> Tensor:
+        inside = z.clamp(0, 1)
+        if not bool(((z - inside).abs() <= ROUNDING).all()):
+            raise ValueError(
+                f"z must lie in [0, 1] for {self!r}, got {float(z.min())} … {float(z.max())}"
+            )
+        scale, orientation, x, y = inside.T
+        turn = SYMMETRY[self.shape] / 2
+        return render_sprites(self.shape, 0.5 + scale / 2, turn * orientation, x, y).to(z.device)
+
+    def _unmix(self, x: Tensor) -> Tensor:
+        raise NotImplementedError(f"{self!r} has no inverse in closed form")
+
+    def inverse(self, x: Tensor) -> Tensor:
+        """Raise NotImplementedError."""
+        return self._unmix(x)
+
+
 def _draw(antialias: bool, out: Array, *factors: Array) -> None:
-    """Draw images into out (N, S, S), all zero, on as many threads as torch has."""
-    from isolatent.datasets.sprite_raster import cover, fill  # numba takes a second to import
+    """Render images into the zeros of out (N, S, S), on as many threads as torch has."""
+    from isolatent.datasets.sprite_raster import (  # numba takes a second to import
+        cover,
+        fill,
+        outlines,
+    )
 
     kernel: Callable[..., None] = cover if antialias else fill
     columns = [np.ascontiguousarray(factors[0], np.int64)]
@@ -202,7 +266,7 @@ def _draw(antialias: bool, out: Array, *factors: Array) -> None:
     def work(_: int, first: int, last: int) -> None:
         kernel(*outlines(), *columns, first, last, out)
 
-    map_ranges(work, len(out), min(max_threads(), len(out) // ALONE))
+    map_ranges(work, len(out), min(max_threads(), len(out) // IMAGES_PER_THREAD))
 
 
 def _shapes(value: ArrayLike | Tensor) -> NDArray[np.int64]:

@@ -1,9 +1,10 @@
-"""The two layouts of CSV files with transitions of x, y and scale."""
+"""Readers of CSV files with recorded transitions of x, y and scale."""
 
 from __future__ import annotations
 
 import ast
 import csv
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,21 +15,74 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["read_table"]
+from isolatent.datasets.transitions import MOVING, RecordedTransitions
 
-SUFFIXES = (("_t", "_t0", "_before"), ("_t+1", "_t1", "_after"))  # of columns, before and after
+__all__ = ["read_transitions"]
+
+SUFFIXES = (("_t", "_t0", "_before"), ("_t+1", "_t1", "_after"))  # of column names
 EXTENTS = ("scale", "area")
-LONGEST = 2**31 - 1  # characters of a cell; by itself the csv module gives up at 131 072
+MAX_CELL = 2**31 - 1  # characters; the default limit of the csv module is 131 072
 SIDE = 64  # pixels of a crop window
-KEPT = (0.05, 0.95)  # quantiles of the area, beyond which Natural Sprites has nothing
+QUANTILES = (0.05, 0.95)  # of the area, beyond which Natural Sprites drops transitions
 
 Array = NDArray[np.float64]
-Moment = tuple[float, float, float]  # y, x, area
+Frame = tuple[float, float, float]  # y, x, area
 
 
-def read_table(path: Path) -> Array:
-    """Rows (T, 6) of x, y, scale before and x, y, scale after, from a file of either layout."""
-    # Bytes that are no text are reported where they stand, as part of a cell that cannot be read.
+def read_transitions(path: str | os.PathLike[str], *, rescale: bool = True) -> RecordedTransitions:
+    r"""Read transitions from a CSV file in one of two layouts, recognised by the header.
+
+    **One transition in each row**, with the columns ``x_t``, ``y_t`` and ``area_t`` (or
+    ``scale_t``), and ``x_t+1``, ``y_t+1`` and ``area_t+1`` (or ``scale_t+1``); ``_before`` and
+    ``_after``, or ``_t0`` and ``_t1``, are also accepted. The scale is the square root of the area.
+
+    **One object in each row**, as in the file of Natural Sprites (zenodo 3948069), with the columns
+    ``t_0``, ``t_1``, … up to the last, one for each frame. A cell is empty or a Python list with
+    one entry for each crop window of 64 × 64 pixels: ``(y, x, area)``, or ``None`` where the object
+    is not visible in the window. Adjacent frames of an object in one window are a transition.
+    Transitions with an area below the 5 % or above the 95 % quantile, before or after, are dropped;
+    the scale is :math:`\sqrt{area / 64^2}`, and x and y are divided by 64.
+
+    Other columns, such as an index or ``id`` and ``cat_id``, are ignored.
+
+    References:
+        Klindt et al., 2021.
+
+    Args:
+        path: The CSV file.
+        rescale: Whether x, y and scale are each mapped linearly from their range in the file to
+            [0, 1]; if not, they must lie in [0, 1].
+
+    Example:
+        >>> import tempfile
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = Path(folder.name, "moves.csv")
+        >>> _ = path.write_text("x_t,y_t,area_t,x_t+1,y_t+1,area_t+1\n0,2,4,8,4,16\n2,3,9,2,3,4\n")
+        >>> read_transitions(path).table[0].tolist()
+        [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]
+        >>> cells = '"[None, (32.0, 16.0, 1024)]","[(1.0, 2.0, 9), (48.0, 16.0, 256)]"'
+        >>> _ = path.write_text(f"id,cat_id,t_0,t_1\n1,7,{cells}\n")
+        >>> read_transitions(path, rescale=False).table.tolist()
+        [[0.25, 0.5, 0.5, 0.25, 0.75, 0.25]]
+        >>> folder.cleanup()
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: does not exist")
+    table = _read_table(path)
+    if rescale:
+        for k, name in enumerate(MOVING):
+            both = table[:, [k, 3 + k]]
+            low, high = both.min(), both.max()
+            if low == high:
+                raise ValueError(f"{path.name}: {name} must vary to be rescaled, got only {low:g}")
+            table[:, [k, 3 + k]] = (both - low) / (high - low)
+    return RecordedTransitions(table, source=path.name)
+
+
+def _read_table(path: Path) -> Array:
+    """Return rows (T, 6) of x, y, scale before and x, y, scale after from either layout."""
+    # Bytes that are not UTF-8 are replaced, so that the error names the cell that holds them.
     with _long_cells(), path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         lines = csv.reader(file)
         try:
@@ -37,36 +91,36 @@ def read_table(path: Path) -> Array:
                 return _scaled(path, _steps(path, header, lines))
         except csv.Error as error:
             raise ValueError(f"{path.name}: line {lines.line_num}: {error}") from error
-    return _one_row_each(path)
+    return _read_rows(path)
 
 
 @contextmanager
 def _long_cells() -> Iterator[None]:
-    """Cells of any length for the csv module, whose limit is one for the whole process."""
-    before = csv.field_size_limit(LONGEST)
+    """Raise the process-wide limit of the csv module on the length of cells."""
+    before = csv.field_size_limit(MAX_CELL)
     try:
         yield
     finally:
         csv.field_size_limit(before)
 
 
-def _steps(path: Path, header: list[str], lines: Any) -> list[tuple[Moment, Moment]]:
-    """A moment and the next of one object in one crop window, from a row for each object."""
+def _steps(path: Path, header: list[str], lines: Any) -> list[tuple[Frame, Frame]]:
+    """Return adjacent frames of one object in one crop window, from one row per object."""
     first = header.index("t_0")
     names = header[first:]
     if len(names) < 2 or names != [f"t_{k}" for k in range(len(names))]:
         raise ValueError(
             f"{path.name}: the columns from t_0 to the last must be t_0, t_1, …, got {names}"
         )
-    steps: list[tuple[Moment, Moment]] = []
+    steps: list[tuple[Frame, Frame]] = []
     for cells in lines:
         line = f"{path.name}: line {lines.line_num}"
         if len(cells) > len(header):
             raise ValueError(f"{line} must have at most {len(header)} cells, got {len(cells)}")
         where = [f"{line}, column {name!r}" for name in names]
-        # A row ends where its video does, before the last column.
-        moments = [_windows(w, cell) for w, cell in zip(where, cells[first:], strict=False)]
-        for next_where, (before, after) in zip(where[1:], pairwise(moments), strict=False):
+        # A row may end before the last column.
+        frames = [_windows(w, cell) for w, cell in zip(where, cells[first:], strict=False)]
+        for next_where, (before, after) in zip(where[1:], pairwise(frames), strict=False):
             if before and after and len(before) != len(after):
                 raise ValueError(
                     f"{next_where} must have as many crop windows as the column before, "
@@ -75,13 +129,13 @@ def _steps(path: Path, header: list[str], lines: Any) -> list[tuple[Moment, Mome
             steps += [(a, b) for a, b in zip(before, after, strict=False) if a and b]
     if not steps:
         raise ValueError(
-            f"{path.name}: has no transition, which takes one crop window in two adjacent columns"
+            f"{path.name}: has no transition: no crop window shows an object in adjacent columns"
         )
     return steps
 
 
-def _windows(where: str, cell: str) -> list[Moment | None]:
-    """What is seen in each crop window; nothing at all if the cell is empty."""
+def _windows(where: str, cell: str) -> list[Frame | None]:
+    """Parse a cell: the frame in each crop window, or an empty list."""
     if not cell.strip():
         return []
     try:
@@ -106,7 +160,7 @@ def _windows(where: str, cell: str) -> list[Moment | None]:
 
 
 def _finite(numbers: Iterable[Any]) -> bool:
-    """Whether all are numbers that fit into a float; a whole one in a file may be too long."""
+    """Return whether all are numbers that fit in a float; integers may be too large."""
     return all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers)
 
 
@@ -115,10 +169,10 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _scaled(path: Path, steps: list[tuple[Moment, Moment]]) -> Array:
-    """Without the least and the greatest areas, as shares of the crop window's side."""
+def _scaled(path: Path, steps: list[tuple[Frame, Frame]]) -> Array:
+    """Drop extreme areas, and express positions and scale relative to the crop window."""
     y, x, area = np.moveaxis(np.array(steps, np.float64), 2, 0)  # (T, 2) each
-    low, high = np.quantile(area, KEPT, axis=0)  # those before and those after, each by themselves
+    low, high = np.quantile(area, QUANTILES, axis=0)  # before and after separately
     kept = ((area >= low) & (area <= high)).all(axis=1)
     if not kept.any():
         raise ValueError(
@@ -129,8 +183,8 @@ def _scaled(path: Path, steps: list[tuple[Moment, Moment]]) -> Array:
     return table[kept].reshape(-1, 6)
 
 
-def _one_row_each(path: Path) -> Array:
-    """The layout with one transition in each row, in columns of their own."""
+def _read_rows(path: Path) -> Array:
+    """Read the layout with one transition in each row."""
     import pyarrow as arrow
     from pyarrow import csv as arrow_csv
 
@@ -144,7 +198,7 @@ def _one_row_each(path: Path) -> Array:
     known = [{e for e in EXTENTS if any(e + s in there for s in each)} for each in SUFFIXES]
     if all(known) and not known[0] & known[1]:
         raise ValueError(
-            f"{path.name}: must have the scale of both moments or the area of both; it has "
+            f"{path.name}: must have either scale or area both before and after; it has "
             f"{read.column_names}"
         )
     extents = tuple(e for e in EXTENTS if e in known[0] & known[1]) or EXTENTS
@@ -156,7 +210,7 @@ def _one_row_each(path: Path) -> Array:
 
 
 def _names(path: Path, columns: list[str]) -> dict[str, int]:
-    """Which column each name stands for; case and spaces do not matter."""
+    """Return the index of each column by its name, without case and surrounding spaces."""
     names = [name.strip().lower() for name in columns]
     doubled = sorted({name for name in names if name and names.count(name) > 1})
     if doubled:
@@ -167,7 +221,7 @@ def _names(path: Path, columns: list[str]) -> dict[str, int]:
 def _column(
     path: Path, read: Any, there: dict[str, int], names: tuple[str, ...], suffixes: tuple[str, ...]
 ) -> Array:
-    """The numbers of the first of these columns that is there."""
+    """Return the numbers of the first of these columns that exists."""
     wanted = [name + suffix for name in names for suffix in suffixes]
     found = next((name for name in wanted if name in there), None)
     if found is None:

@@ -1,34 +1,49 @@
-"""How factors of a grid change from one observation to the next: UNI and LAP of the papers."""
+"""Transitions of factors on a grid: UNI, LAP and NAT of the papers."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.datasets import FactorWorld
-from isolatent.worlds.draws import uniforms
+from isolatent.checks import check_generator, check_integer, check_real, set_fields
+from isolatent.datasets.factor_grid import FactorWorld
+from isolatent.worlds.sampling import draw_uniform
 
-__all__ = ["LaplaceTransitions", "Transitions", "UniformFactorChange"]
+__all__ = [
+    "LaplaceTransitions",
+    "RecordedTransitions",
+    "Transitions",
+    "UniformFactorChange",
+    "synthetic_transitions",
+]
+
+MOVING = ("x", "y", "scale")  # factors that change in a recording
+FRAMES = 25  # of a synthetic trajectory
+
 
 CPU = torch.empty(0)
+
+Array = NDArray[np.float64]
 
 
 @runtime_checkable
 class Transitions(Protocol):
-    """Anything that draws pairs of factors on the grid of a world.
+    """Interface of distributions of factor pairs on the grid of a world.
 
-    All randomness comes from the generator, so its state, the world and the transitions fix the
-    pairs. Anchors are uniform on the grid unless a class says otherwise.
+    All randomness comes from the generator, so its state, the world and the transitions determine
+    the pairs. Anchors are uniform on the grid unless documented otherwise.
     """
 
     def check(self, world: FactorWorld) -> None:
-        """Raise ValueError if the world has no room for these transitions."""
+        """Raise ValueError if these transitions are not defined on the world."""
         ...
 
     def sample_factors(
@@ -42,16 +57,16 @@ class Transitions(Protocol):
 class UniformFactorChange:
     r"""UNI: :math:`k` factors change, :math:`k \sim \mathcal U\{1, \dots, F - 1\}`.
 
-    Which ones is uniform, and each takes one of its *other* values, uniformly; so exactly k factors
-    differ, and no pair is without a change. (If the old value could come again, fewer would
-    differ, and now and then none.) Factors with one value are not counted and never chosen.
+    The k factors are chosen uniformly, and each takes one of its *other* values uniformly, so that
+    exactly k factors differ. (If the old value could be drawn again, fewer would differ, and
+    sometimes none.) Factors with a single value are not counted and never chosen.
 
     References:
         Locatello et al.: Weakly-supervised disentanglement without compromises, 2020;
         `zimmermann2020`, A.6.
 
     Args:
-        k: How many factors change, at most all F; by default drawn anew for each pair.
+        k: Number of factors that change, at most F; by default drawn for each pair.
 
     Example:
         >>> from isolatent.datasets import Sprites
@@ -65,7 +80,7 @@ class UniformFactorChange:
 
     def __post_init__(self) -> None:
         if self.k is not None:
-            object.__setattr__(self, "k", check_integer("k", self.k, at_least=1))
+            set_fields(self, k=check_integer("k", self.k, at_least=1))
 
     def check(self, world: FactorWorld) -> None:
         varying = sum(n > 1 for n in world.sizes)
@@ -80,18 +95,18 @@ class UniformFactorChange:
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """Draw factors y and y' (batch_size, F) of ``batch_size`` pairs."""
-        y = _anchors(self, world, batch_size, generator)
+        y = _sample_anchors(world, batch_size, generator, self.check)
         sizes = torch.tensor(world.sizes)
         varying = int((sizes > 1).sum())
         if self.k is None:
-            count = 1 + (uniforms((batch_size, 1), generator, CPU) * (varying - 1)).long()
+            count = 1 + (draw_uniform((batch_size, 1), generator, CPU) * (varying - 1)).long()
         else:
             count = torch.full((batch_size, 1), self.k)
-        # The first k factors in a random order, in which those that cannot change come last.
-        order = uniforms(y.shape, generator, CPU) + (sizes <= 1)
+        # The first k factors in a random order, in which factors with one value come last.
+        order = draw_uniform(y.shape, generator, CPU) + (sizes <= 1)
         changes = order.argsort(dim=1).argsort(dim=1) < count
-        others = (uniforms(y.shape, generator, CPU) * (sizes - 1)).long()
-        others = others + (others >= y)  # the old value is left out
+        others = (draw_uniform(y.shape, generator, CPU) * (sizes - 1)).long()
+        others = others + (others >= y)  # skips the old value
         return y, torch.where(changes, others, y)
 
 
@@ -99,17 +114,17 @@ class UniformFactorChange:
 class LaplaceTransitions:
     r"""LAP: :math:`p(y_f' = j \mid y_f = i) \propto \exp(-|i - j|\, r / \log n_f)`.
 
-    Every factor that has an order moves, independently, by Laplace weights over its
-    :math:`n_f` indices; categorical ones never do. Distances do not go round: an angle at its last
-    value is far from its first one. A pair in which nothing moved gets one forced change: one of
-    the ordered factors, chosen uniformly, takes a new value by its weights without the old value.
+    Every ordered factor changes independently, with Laplace weights over its :math:`n_f` indices;
+    categorical factors never change. Distances are not periodic: the last value of an angle is far
+    from its first. A pair without any change gets a forced change: one of the ordered factors,
+    chosen uniformly, takes another value, with the same weights but without the old value.
 
     References:
         Klindt et al.: Towards nonlinear disentanglement in natural data with temporal sparse
         coding, 2021; `zimmermann2020`, A.6.
 
     Args:
-        rate: The rate r; a larger one moves factors less far.
+        rate: The rate r; larger rates give smaller changes.
 
     Example:
         >>> from isolatent.datasets import Sprites
@@ -122,7 +137,7 @@ class LaplaceTransitions:
     rate: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "rate", check_real("rate", self.rate, above=0))
+        set_fields(self, rate=check_real("rate", self.rate, above=0))
 
     def check(self, world: FactorWorld) -> None:
         if not _ordered(world):
@@ -132,7 +147,7 @@ class LaplaceTransitions:
             )
 
     def probabilities(self, n: int) -> Tensor:
-        """The matrix (n, n), float64, of p(j | i) of a factor with n values, before any force."""
+        """Return p(j | i) as a matrix (n, n), float64, for n values, without forced changes."""
         check_integer("n", n, at_least=2)
         index = torch.arange(n, dtype=torch.float64)
         distance = (index[:, None] - index).abs()
@@ -142,14 +157,14 @@ class LaplaceTransitions:
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
         """Draw factors y and y' (batch_size, F) of ``batch_size`` pairs."""
-        y = _anchors(self, world, batch_size, generator)
+        y = _sample_anchors(world, batch_size, generator, self.check)
         ordered = _ordered(world)
         y_pos = y.clone()
         for f in ordered:
             free, _ = _tables(self, world.sizes[f])
             y_pos[:, f] = _draw(free, y[:, f], generator)
         still = (y == y_pos).all(dim=1).nonzero()[:, 0]
-        which = (uniforms((len(still),), generator, CPU) * len(ordered)).long()
+        which = (draw_uniform((len(still),), generator, CPU) * len(ordered)).long()
         for position, f in enumerate(ordered):
             rows = still[which == position]
             _, forced = _tables(self, world.sizes[f])
@@ -157,22 +172,179 @@ class LaplaceTransitions:
         return y, y_pos
 
 
+@dataclass(frozen=True, eq=False)
+class RecordedTransitions:
+    r"""NAT: x, y and scale change as in a recording.
+
+    Each pair takes a row of the table, drawn uniformly; its other factors, such as shape and
+    orientation, are uniform on their grid and equal in both observations. On the grid of a world
+    (`ND` in the papers) the n indices of a factor are bins of equal width in [0, 1]; rows without a
+    change of bins are kept, since the frequency of rest is part of the recording.
+    :meth:`sample_values` returns continuous values (`NC`).
+
+    References:
+        Klindt et al., 2021; `zimmermann2020`, A.6.
+
+    Args:
+        table: Rows (T, 6) of x, y, scale before and x, y, scale after, each in [0, 1], from the
+            least to the greatest value of that factor in the world.
+        source: Origin of the table, for display.
+
+    Example:
+        >>> from isolatent.datasets import Sprites
+        >>> moves = RecordedTransitions([[0.0, 0.5, 0.0, 1.0, 0.5, 0.0]], source="an example")
+        >>> y, y_pos = moves.sample_factors(Sprites(), 1, torch.Generator().manual_seed(0))
+        >>> (y_pos - y).tolist(), moves
+        ([[0, 0, 0, 31, 0]], RecordedTransitions(1 transitions, an example))
+    """
+
+    table: ArrayLike
+    source: str = "recorded"
+    _binned: dict[tuple[int, ...], NDArray[np.int64]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    def __post_init__(self) -> None:
+        try:
+            table = np.array(self.table, dtype=np.float64)
+        except (TypeError, ValueError):  # text, or rows of different lengths
+            raise TypeError(
+                f"table must be an array of numbers (T, 6), got {self.table!r}"
+            ) from None
+        if table.ndim != 2 or table.shape[1] != 6 or not len(table):
+            raise ValueError(f"table must have shape (T, 6) with T >= 1, got {table.shape}")
+        outside = ~((table >= 0) & (table <= 1))
+        if outside.any():
+            row, column = np.argwhere(outside)[0]
+            raise ValueError(
+                f"table must lie in [0, 1], got {table[row, column]} in row {row}, column {column}"
+            )
+        table.setflags(write=False)
+        set_fields(self, table=table)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def _rows(self) -> Array:
+        return self.table  # type: ignore[return-value]  # an array since __post_init__
+
+    def check_names(self, world: FactorWorld) -> None:
+        """Raise ValueError if the world lacks one of the factors x, y and scale."""
+        missing = [name for name in MOVING if name not in world.names]
+        if missing:
+            raise ValueError(
+                f"world must have the factors {MOVING} for {self!r}, got "
+                f"{world!r} without {missing}"
+            )
+
+    def check(self, world: FactorWorld) -> None:
+        self.check_names(world)
+        indices = self._indices(world)
+        if (indices[:, :3] == indices[:, 3:]).all():
+            raise ValueError(
+                f"table must hold a transition that changes an index on the grid of {world!r}, got "
+                f"{len(self)} without a change"
+            )
+
+    def sample_factors(
+        self, world: FactorWorld, batch_size: int, generator: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Draw factors y and y' (batch_size, F), int64, of ``batch_size`` pairs."""
+        y = _sample_anchors(world, batch_size, generator, self.check)
+        indices = torch.from_numpy(self._indices(world))
+        rows = indices[_integers(len(indices), batch_size, generator)]
+        columns = [world.names.index(name) for name in MOVING]
+        y_pos = y.clone()
+        y[:, columns], y_pos[:, columns] = rows[:, :3], rows[:, 3:]
+        return y, y_pos
+
+    def sample_values(
+        self, world: FactorWorld, batch_size: int, generator: Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Draw values (batch_size, F), float64, of pairs, with continuous x, y and scale.
+
+        A world with the method ``observe_values`` can render them.
+        """
+        factors = _sample_anchors(world, batch_size, generator, self.check_names)
+        values = world.values_of(factors)
+        values_pos = values.clone()
+        moved = self._rows[_integers(len(self), batch_size, generator).numpy()]
+        for k, name in enumerate(MOVING):
+            f = world.names.index(name)
+            low, high = world.values[f].min(), world.values[f].max()
+            for part, column in ((values, k), (values_pos, 3 + k)):
+                part[:, f] = torch.from_numpy(low + moved[:, column] * (high - low))
+        return values, values_pos
+
+    def _indices(self, world: FactorWorld) -> NDArray[np.int64]:
+        """Return the table as indices of bins; the value 1 is in the last bin."""
+        sizes = tuple(world.sizes[world.names.index(name)] for name in MOVING)
+        if sizes not in self._binned:
+            counts = np.array(sizes * 2)
+            self._binned[sizes] = np.minimum(self._rows * counts, counts - 1).astype(np.int64)
+        return self._binned[sizes]
+
+    def __repr__(self) -> str:
+        return f"RecordedTransitions({len(self)} transitions, {self.source})"
+
+
+def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransitions:
+    r"""Simulate transitions that resemble natural videos, where no recording is available.
+
+    Objects follow smooth paths of 25 frames. The log-speed and the approach (change of scale over
+    speed) of an object are stationary autoregressive processes, its heading is a random walk, and
+    paths are reflected at the border. Most steps are small and some are large, with heavier tails
+    than a Laplace distribution, as in natural videos; but nothing is measured, and reported results
+    must state that the transitions are synthetic. The rows of an object are consecutive.
+
+    Args:
+        count: Number of transitions T.
+        seed: Integer seed of the simulation.
+
+    Example:
+        >>> synthetic_transitions(1000, seed=0)
+        RecordedTransitions(1000 transitions, synthetic stand-in)
+    """
+    check_integer("count", count, at_least=1)
+    random = np.random.default_rng(check_integer("seed", seed, at_least=0))
+    objects = -(-count // (FRAMES - 1))
+    state = random.normal(0.5, [[0.2], [0.2], [0.25]], (3, objects))
+    speed, approach = random.normal(size=(2, objects))
+    heading = random.uniform(0, 2 * np.pi, objects)
+    frames = [state]
+    for _ in range(FRAMES - 1):
+        speed = 0.9 * speed + np.sqrt(1 - 0.9**2) * random.normal(size=objects)
+        approach = 0.9 * approach + np.sqrt(1 - 0.9**2) * random.normal(size=objects)
+        heading = heading + random.normal(0, 0.3, objects)
+        step = 0.015 * np.exp(speed)
+        direction = np.stack([np.cos(heading), np.sin(heading), 0.7 * approach])
+        state = state + step * direction
+        frames.append(state)
+    # Reflect at 0 and 1.
+    seen = np.abs((np.stack(frames) + 1) % 2 - 1)
+    pairs = np.concatenate([seen[:-1], seen[1:]], axis=1)  # (frame, before and after, object)
+    table = pairs.transpose(2, 0, 1).reshape(-1, 6)[:count]
+    return RecordedTransitions(table, source="synthetic stand-in")
+
+
 @lru_cache(maxsize=64)
 def _tables(transitions: LaplaceTransitions, n: int) -> tuple[Tensor, Tensor]:
-    """Cumulated probabilities (n, n) of the next index, and those without the old one."""
+    """Return cumulative probabilities (n, n) of the next index, with and without the old index."""
     free = transitions.probabilities(n)
-    # From the exponents, not from free: a large rate leaves nothing there but the diagonal.
+    # From the exponents: for large rates the off-diagonal entries of ``free`` underflow.
     index = torch.arange(n, dtype=torch.float64)
     logits = -(index[:, None] - index).abs() * transitions.rate / math.log(n)
     forced = logits.fill_diagonal_(-math.inf).softmax(dim=1)
     return tuple(table.cumsum(dim=1) for table in (free, forced))  # type: ignore[return-value]
 
 
-def _draw(cumulated: Tensor, index: Tensor, generator: Generator) -> Tensor:
-    """The first entry of each row's cumulated probabilities above a uniform number."""
-    rows = cumulated[index]
-    # Below the last sum, which rounding may leave under 1; so a value without weight never comes.
-    level = uniforms((len(index), 1), generator, CPU) * rows[:, -1:]
+def _draw(cumulative: Tensor, index: Tensor, generator: Generator) -> Tensor:
+    """Sample an index per row by inverse CDF."""
+    rows = cumulative[index]
+    # Strictly below the last sum, which rounding may leave under 1, so that indices of zero
+    # probability are never drawn.
+    level = draw_uniform((len(index), 1), generator, CPU) * rows[:, -1:]
     level = level.minimum(torch.nextafter(rows[:, -1:], torch.zeros(1, dtype=rows.dtype)))
     return torch.searchsorted(rows, level, right=True)[:, 0]
 
@@ -181,12 +353,21 @@ def _ordered(world: FactorWorld) -> list[int]:
     return [f for f, n in enumerate(world.sizes) if n > 1 and not world.categorical[f]]
 
 
-def _anchors(
-    transitions: Transitions, world: FactorWorld, batch_size: int, generator: Generator
+def _sample_anchors(
+    world: FactorWorld,
+    batch_size: int,
+    generator: Generator,
+    check: Callable[[FactorWorld], None],
 ) -> Tensor:
+    """Check the arguments, then draw anchors (batch_size, F) uniformly on the grid."""
     if not isinstance(world, FactorWorld):
         raise TypeError(f"world must be a FactorWorld, got {world!r}")
-    transitions.check(world)
+    check(world)
     check_integer("batch_size", batch_size, at_least=1)
     check_generator("generator", generator)
     return world.sample_factors(batch_size, generator)
+
+
+def _integers(below: int, count: int, generator: Generator) -> Tensor:
+    drawn = torch.randint(below, (count,), generator=generator, device=generator.device)
+    return drawn.cpu()

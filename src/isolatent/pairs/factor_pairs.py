@@ -6,9 +6,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Generator, Tensor
 
-from isolatent.datasets import FactorWorld
-from isolatent.datasets.recorded_transitions import RecordedTransitions
-from isolatent.datasets.transitions import Transitions
+from isolatent.datasets import FactorWorld, RecordedTransitions, Transitions
 
 __all__ = ["FactorPairs", "KnownPairs"]
 

@@ -1,4 +1,4 @@
-"""Data-generating processes with known factors: spaces, distributions, mixings, worlds."""
+"""Data-generating processes with known latents: spaces, distributions, mixings and worlds."""
 
 from isolatent.worlds.distributions import Distribution, GaussianCopula, Independent, Uniform
 from isolatent.worlds.generalized_normal import GeneralizedNormal, Laplace, Normal

@@ -1,4 +1,4 @@
-"""Spaces, distributions and mixings as plain data, and back."""
+"""Conversion of spaces, distributions and mixings to plain data and back."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ Declared = Space | Distribution | Mixing
 
 
 def declared_classes() -> dict[str, type[Any]]:
-    """Return the concrete spaces, distributions and mixings by name, users' own included.
+    """Return the concrete spaces, distributions and mixings by class name, users' own included.
 
-    A class is known from the moment its module is imported.
+    A class is found once its module has been imported.
 
     Example:
         >>> declared_classes()["Box"]
         <class 'isolatent.worlds.spaces.Box'>
     """
     found: dict[str, type[Any]] = {}
-    queue: list[type[Any]] = [Space, Distribution, Mixing]
-    while queue:
-        kind = queue.pop(0)
-        queue += kind.__subclasses__()
+    classes: list[type[Any]] = [Space, Distribution, Mixing]
+    for kind in classes:
+        classes += kind.__subclasses__()  # which the loop then visits
         if not inspect.isabstract(kind) and not kind.__name__.startswith("_"):
             found.setdefault(kind.__name__, kind)
     return found
 
 
 def to_dict(declared: Declared) -> dict[str, Any]:
-    """The class's name under ``kind``, and the arguments of its constructor.
+    """Return the class name, under ``kind``, and the constructor's arguments.
 
     Example:
         >>> from isolatent.worlds import Box
@@ -57,7 +56,7 @@ def to_dict(declared: Declared) -> dict[str, Any]:
 
 
 def from_dict(spec: dict[str, Any]) -> Any:
-    """Make what :func:`to_dict` described.
+    """Build the object that :func:`to_dict` described.
 
     Example:
         >>> from_dict({"kind": "VonMisesFisher", "kappa": 10.0})
@@ -70,8 +69,8 @@ def from_dict(spec: dict[str, Any]) -> Any:
     kind = known.get(spec["kind"]) if isinstance(spec["kind"], str) else None
     if kind is None:
         raise ValueError(
-            f"kind must be one of {sorted(known)}, got {spec['kind']!r}; a class of another module "
-            "is known once that module is imported"
+            f"kind must be one of {sorted(known)}, got {spec['kind']!r}; import the module of any "
+            "other class first, such as isolatent.datasets for SpriteMixing"
         )
     if kind in (Product, Independent):
         name = "spaces" if kind is Product else "parts"

@@ -1,4 +1,4 @@
-"""The contract of all distributions, and those that need no geometry of their own."""
+"""The base class of distributions, and distributions independent of the geometry."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real
-from isolatent.worlds.draws import normals
+from isolatent.checks import check_generator, check_integer, check_real, set_fields
+from isolatent.worlds.sampling import draw_normal
 from isolatent.worlds.spaces import Box, Product, Space
 
-__all__ = ["Distribution", "Elementary", "GaussianCopula", "Independent", "Uniform", "columns"]
+__all__ = [
+    "Distribution",
+    "Elementary",
+    "GaussianCopula",
+    "Independent",
+    "Uniform",
+    "per_dimension",
+]
 
 
-def columns(name: str, value: float | tuple[float, ...], n: int, like: Tensor) -> Tensor:
-    """One value per coordinate, in float64 on ``like``'s device, from one or n given values."""
+def per_dimension(name: str, value: float | tuple[float, ...], n: int, like: Tensor) -> Tensor:
+    """Expand one or n values to n values, in float64 on ``like``'s device."""
     if isinstance(value, tuple) and len(value) != n:
         raise ValueError(
             f"{name} must have one value or one per dimension ({n}), got {len(value)} values"
@@ -26,33 +33,33 @@ def columns(name: str, value: float | tuple[float, ...], n: int, like: Tensor) -
 
 
 class Distribution(ABC):
-    r"""A density :math:`p(z' \mid c)` around a centre c, on whatever space it is asked for.
+    r"""Base class of densities :math:`p(z' \mid c)` around a centre c on a given space.
 
     The same object serves as a conditional, where c is the anchor z, and as a marginal, where c is
-    the centre of the space. On a :class:`Product` it applies to every factor on its own.
+    the centre of the space. On a :class:`Product` it applies to each factor independently.
     """
 
     @abstractmethod
-    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
-        """Say which distribution rules each of the undivided spaces that make up ``space``."""
+    def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
+        """Return the elementary factors of ``space``, each with its distribution."""
 
     def check(self, space: Space) -> None:
-        """Raise an error that says why, if this distribution cannot live on ``space``."""
-        for part, factor in self._dealt(space):
+        """Raise ValueError or TypeError if this distribution is not defined on ``space``."""
+        for part, factor in self._factors(space):
             try:
                 part._check_on(factor)
             except ValueError as error:
                 if part is self and isinstance(space, Product):
                     raise ValueError(
-                        f"{error}. On a Product it applies to every factor alike: use "
-                        "Independent(...) to give each factor its own"
+                        f"{error}. On a Product the same distribution applies to every factor: use "
+                        "Independent(...) for one distribution per factor"
                     ) from error
                 raise
 
     def normalised(self, space: Space) -> bool:
-        """Whether :meth:`log_prob` on ``space`` integrates to one, or lacks a constant."""
+        """Return whether :meth:`log_prob` on ``space`` includes the normalising constant."""
         self.check(space)
-        return all(part._normalised(factor) for part, factor in self._dealt(space))
+        return all(part._normalised(factor) for part, factor in self._factors(space))
 
     def sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         """Draw one point for each row of ``center`` (N, n), with its dtype and device."""
@@ -60,8 +67,8 @@ class Distribution(ABC):
         check_generator("generator", generator)
         _check_points("center", center, space)
         if not bool(center.isfinite().all()):
-            raise ValueError("center must be finite, but it holds NaN or inf")
-        dealt = self._dealt(space)
+            raise ValueError("center must be finite, got NaN or inf")
+        dealt = self._factors(space)
         around = center.split([factor.n for _, factor in dealt], dim=-1)
         draws = [
             part._sample(factor, some, generator)
@@ -70,10 +77,10 @@ class Distribution(ABC):
         return draws[0] if len(draws) == 1 else torch.cat(draws, dim=-1)
 
     def log_prob(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
-        """Log-density (N,) of each row of ``value`` around the same row of ``center``.
+        """Return the log-density (N,) of each row of ``value`` around the same row of ``center``.
 
-        It is with respect to volume (area on a sphere), minus infinity outside the space, and
-        normalised exactly when :meth:`normalised` says so.
+        The density is with respect to volume (area on a sphere) and zero outside the space.
+        :meth:`normalised` returns whether it integrates to one.
         """
         self.check(space)
         _check_points("value", value, space)
@@ -82,7 +89,7 @@ class Distribution(ABC):
             raise ValueError(
                 f"value and center must have as many rows, got {len(value)} and {len(center)}"
             )
-        dealt = self._dealt(space)
+        dealt = self._factors(space)
         sizes = [factor.n for _, factor in dealt]
         terms = [
             torch.where(factor.contains(some), part._log_density(factor, some, around), -math.inf)
@@ -94,11 +101,11 @@ class Distribution(ABC):
 
 
 class Elementary(Distribution):
-    """A distribution with a law of its own, on spaces that are not products."""
+    """Base class of distributions defined on spaces that are not products."""
 
     @abstractmethod
     def _check_on(self, space: Space) -> None:
-        """Raise an error that says why, if this law is not defined on ``space``."""
+        """Raise ValueError or TypeError if this distribution is not defined on ``space``."""
 
     @abstractmethod
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor: ...
@@ -109,15 +116,10 @@ class Elementary(Distribution):
     @abstractmethod
     def _normalised(self, space: Space) -> bool: ...
 
-    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+    def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
         if not isinstance(space, Product):
             return [(self, space)]
-        return [part for factor in space.spaces for part in self._dealt(factor)]
-
-    def _store(self, **values: float | tuple[float, ...]) -> None:
-        """Keep checked arguments as plain numbers, in a frozen dataclass."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        return [part for factor in space.spaces for part in self._factors(factor)]
 
 
 def _check_points(name: str, value: Tensor, space: Space) -> None:
@@ -129,7 +131,7 @@ def _check_points(name: str, value: Tensor, space: Space) -> None:
 
 @dataclass(frozen=True)
 class Uniform(Elementary):
-    r"""The uniform density :math:`p(z) = |\mathcal Z|^{-1}`; the centre plays no part."""
+    r"""The uniform density :math:`p(z) = |\mathcal Z|^{-1}`, independent of the centre."""
 
     def _check_on(self, space: Space) -> None:
         if not space.bounded:
@@ -147,23 +149,25 @@ class Uniform(Elementary):
 
 @dataclass(frozen=True)
 class GaussianCopula(Elementary):
-    r"""Uniform margins on a box, correlated within blocks: :math:`z = F^{-1}(\Phi(g))`.
+    r"""Uniform marginals on a box, correlated within blocks: :math:`z = F^{-1}(\Phi(g))`.
 
-    g is Gaussian with unit variances and, inside each block of consecutive coordinates, one common
+    g is Gaussian with unit variances and, within each block of consecutive coordinates, a common
     correlation; different blocks are independent (`matthes2023`).
 
     Args:
         block_size: Coordinates per block; must divide n.
-        correlation: Correlation of the Gaussians inside a block.
+        correlation: Correlation of the Gaussian variables within a block.
     """
 
     block_size: int
     correlation: float
 
     def __post_init__(self) -> None:
-        self._store(block_size=check_integer("block_size", self.block_size, at_least=1))
+        set_fields(self, block_size=check_integer("block_size", self.block_size, at_least=1))
         lowest = -1 / (self.block_size - 1) if self.block_size > 1 else -1.0
-        self._store(correlation=check_real("correlation", self.correlation, above=lowest, below=1))
+        set_fields(
+            self, correlation=check_real("correlation", self.correlation, above=lowest, below=1)
+        )
 
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, Box):
@@ -178,7 +182,7 @@ class GaussianCopula(Elementary):
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Box)
         root = torch.linalg.cholesky(self._covariance(center))
-        independent = normals((*center.shape,), generator, center).double()
+        independent = draw_normal((*center.shape,), generator, center).double()
         gaussians = independent.unflatten(-1, (-1, self.block_size)) @ root.mT
         shares = torch.special.ndtr(gaussians.flatten(-2))
         return (space.low + (space.high - space.low) * shares).to(center.dtype)
@@ -212,12 +216,12 @@ class Independent(Distribution):
     def __init__(self, *parts: Distribution) -> None:
         if not parts or not all(isinstance(part, Distribution) for part in parts):
             raise TypeError(f"parts must be one or more Distribution objects, got {parts!r}")
-        object.__setattr__(self, "parts", parts)
+        set_fields(self, parts=parts)
 
     def __repr__(self) -> str:
         return f"Independent({', '.join(map(repr, self.parts))})"
 
-    def _dealt(self, space: Space) -> list[tuple[Elementary, Space]]:
+    def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
         if not isinstance(space, Product):
             raise TypeError(f"Independent needs a Product space, got {space!r}")
         if len(self.parts) != len(space.spaces):
@@ -228,5 +232,5 @@ class Independent(Distribution):
         return [
             dealt
             for part, factor in zip(self.parts, space.spaces, strict=True)
-            for dealt in part._dealt(factor)
+            for dealt in part._factors(factor)
         ]

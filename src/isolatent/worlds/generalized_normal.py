@@ -1,4 +1,4 @@
-"""The generalised normal distribution, truncated to bounded spaces and projected to spheres."""
+"""Generalised normal distributions, truncated to bounded spaces and projected to spheres."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 from scipy import special
 from torch import Generator, Tensor
 
-from isolatent.checks import check_real, check_scale
-from isolatent.worlds.distributions import Elementary, columns
-from isolatent.worlds.draws import accept_reject, uniforms
-from isolatent.worlds.hollow_normal import sample_hollow_normal
+from isolatent.checks import check_real, check_scale, set_fields
+from isolatent.worlds.distributions import Elementary, per_dimension
+from isolatent.worlds.sampling import draw_uniform, rejection_sample
 from isolatent.worlds.spaces import Euclidean, HollowBall, SeparableSpace, Space, Sphere
+from isolatent.worlds.truncated_normal import sample_truncated_normal
 
 __all__ = ["GeneralizedNormal", "Laplace", "Normal"]
 
@@ -26,16 +26,16 @@ class GeneralizedNormal(Elementary):
     r"""Independent coordinates with :math:`p(z' | c) \propto \exp(-\sum_k |z'_k - c_k|^p / s_k^p)`.
 
     On a box or a cube grid it is truncated exactly, by inverse CDF on each axis; on a sphere it is
-    drawn in :math:`\mathbb R^n` and projected, as in `zimmermann2021`. The standard deviation for
-    p = 2 is :math:`s / \sqrt 2`: use :class:`Normal` to give it directly.
+    sampled in :math:`\mathbb R^n` and projected, as in `zimmermann2021`. The standard deviation for
+    p = 2 is :math:`s / \sqrt 2`; :class:`Normal` takes the standard deviation.
 
-    On a hollow ball it is truncated exactly, too. For p = 2 with one scale that is quick for every
-    n and scale. Otherwise it is rejection of untruncated draws, which suits a :math:`\sqrt n\, s`
-    up to about the shell's thickness, and of uniform points, which suits an s above about
-    :math:`n^{1/p}` times the outer radius; between the two, in many dimensions, and for centres
-    deep in the hole, it finds too little and ends in an error.
+    On a hollow ball it is truncated exactly as well, efficiently for every n and scale if p = 2 and
+    there is one scale. Otherwise the sampler is rejection, alternating between untruncated draws,
+    efficient for :math:`\sqrt n\, s` up to about the thickness of the shell, and uniform points,
+    efficient for s above about :math:`n^{1/p}` times the outer radius. In between, in many
+    dimensions, and for centres deep in the hole, it raises an error.
 
-    The density is normalised everywhere but on a hollow ball. On a sphere the radius is integrated
+    The density is normalised on every space but a hollow ball. On a sphere the radius is integrated
     out numerically.
 
     Args:
@@ -56,12 +56,14 @@ class GeneralizedNormal(Elementary):
     _scale_name: ClassVar[str] = "scale"
 
     def __post_init__(self) -> None:
-        self._store(p=check_real("p", self.p, at_least=1), scale=check_scale("scale", self.scale))
+        set_fields(
+            self, p=check_real("p", self.p, at_least=1), scale=check_scale("scale", self.scale)
+        )
 
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, SeparableSpace | Sphere | HollowBall):
             raise TypeError(f"{type(self).__name__} is not defined on {space!r}")
-        columns(self._scale_name, self.scale, space.n, torch.empty(0))
+        per_dimension(self._scale_name, self.scale, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return not isinstance(space, HollowBall)
@@ -75,22 +77,22 @@ class GeneralizedNormal(Elementary):
             return space.project(self._sample_free(center, generator)).to(center.dtype)
         assert isinstance(space, HollowBall)
         if self.p == 2 and not isinstance(self.scale, tuple):
-            return sample_hollow_normal(space, center, self.scale / math.sqrt(2), generator)
+            return sample_truncated_normal(space, center, self.scale / math.sqrt(2), generator)
         return self._sample_in_shell(space, center, generator)
 
     def _sample_free(self, center: Tensor, generator: Generator) -> Tensor:
-        """Inverse CDF on each axis without bounds; in float64."""
-        scale = columns("scale", self.scale, center.shape[-1], center)
-        level = 2 * uniforms((*center.shape,), generator, center) - 1
+        """Sample by inverse CDF on each axis without bounds, in float64."""
+        scale = per_dimension("scale", self.scale, center.shape[-1], center)
+        level = 2 * draw_uniform((*center.shape,), generator, center) - 1
         distance = _upper_tail(self.p).inverse(1 - level.abs())
         return center.double() + scale * distance.copysign(level)
 
     def _sample_truncated(
         self, intervals: tuple[tuple[float, float], ...], center: Tensor, generator: Generator
     ) -> Tensor:
-        """Inverse CDF on each axis, restricted to a union of intervals; in float64."""
+        """Sample by inverse CDF on each axis, truncated to a union of intervals, in float64."""
         tail = _upper_tail(self.p)
-        scale = columns("scale", self.scale, center.shape[-1], center)
+        scale = per_dimension("scale", self.scale, center.shape[-1], center)
         sides = _sides(intervals, center.double(), scale, tail)
         masses = [side.mass for side in sides]
         total = torch.stack(masses).sum(0)
@@ -99,8 +101,8 @@ class GeneralizedNormal(Elementary):
                 f"{self!r} has no mass that float64 can represent on the intervals {intervals}: "
                 "the scale is too small for the distance between the centre and the space"
             )
-        # One uniform number per coordinate walks along the pieces until it is used up.
-        left = uniforms((*center.shape,), generator, center) * total
+        # One uniform number per coordinate selects a piece by its mass, and a point within it.
+        left = draw_uniform((*center.shape,), generator, center) * total
         signed = torch.zeros_like(left)
         tail_value = torch.ones_like(left)
         chosen = torch.zeros_like(left, dtype=torch.bool)
@@ -117,12 +119,12 @@ class GeneralizedNormal(Elementary):
         return center.double() + signed * scale * distance
 
     def _sample_in_shell(self, space: HollowBall, center: Tensor, generator: Generator) -> Tensor:
-        """Exact truncation by rejection, alternating between two proposals.
+        """Sample the truncated distribution by rejection, alternating between two proposals.
 
-        Untruncated draws suit a narrow scale, uniform points of the shell a wide one. An accepted
-        point has the same law whichever proposal it came from.
+        Untruncated draws are efficient for small scales, uniform points of the shell for large
+        ones. Accepted points of both proposals have the same distribution.
         """
-        scale = columns("scale", self.scale, space.n, center)
+        scale = per_dimension("scale", self.scale, space.n, center)
         least = _least_exponent(space, center.double(), scale, self.p)
 
         def propose(rows: Tensor, round_number: int) -> tuple[Tensor, Tensor]:
@@ -132,19 +134,19 @@ class GeneralizedNormal(Elementary):
                 return draws, space.contains(draws, tolerance=0.0)
             draws = space.sample(len(rows), generator, torch.float64, center.device)
             exponent = ((draws - here).abs() / scale).pow(self.p).sum(-1)
-            level = uniforms((len(rows),), generator, center)
+            level = draw_uniform((len(rows),), generator, center)
             return draws, level.log() <= least[rows] - exponent
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, f"{self!r} on {space!r}")
+        rejection_sample(out, propose, f"{self!r} on {space!r}")
         return out
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
-        scale = columns("scale", self.scale, space.n, value)
+        scale = per_dimension("scale", self.scale, space.n, value)
         value64, center64 = value.double(), center.double()
         per_axis = math.log(self.p / 2) - math.lgamma(1 / self.p) - scale.log()
         if isinstance(space, Sphere):
-            rows = max(1, 2**22 // (128 * space.n))  # the quadrature needs 128 copies of each
+            rows = max(1, 2**22 // (128 * space.n))  # the quadrature evaluates 128 nodes per row
             density = torch.cat(
                 [
                     _log_projected(some, around, scale, self.p, space.radius)
@@ -180,7 +182,7 @@ class Normal(GeneralizedNormal):
         scale = (
             tuple(math.sqrt(2) * s for s in std) if isinstance(std, tuple) else math.sqrt(2) * std
         )
-        self._store(std=std, scale=scale)
+        set_fields(self, std=std, scale=scale)
 
 
 @dataclass(frozen=True)
@@ -195,23 +197,23 @@ class Laplace(GeneralizedNormal):
 
 
 class _UpperTail:
-    r"""The standard tail :math:`Q(t) = P(|x| > t) = \Gamma(1/p, t^p)/\Gamma(1/p)` and its inverse.
+    r"""The tail :math:`Q(t) = P(|x| > t) = \Gamma(1/p, t^p)/\Gamma(1/p)` at unit scale; inverse.
 
-    Closed forms for p = 1 and 2. Otherwise a cubic Hermite table in :math:`x \propto \sqrt t` with
-    exact values and slopes at its nodes, within 1e-9 of Q: SciPy's inverse takes microseconds a
-    value, this takes tens of nanoseconds and runs on any device.
+    Closed forms for p = 1 and 2. Otherwise cubic Hermite interpolation in :math:`x \propto \sqrt t`
+    with exact values and slopes at the nodes, within 1e-9 of Q: SciPy's inverse takes microseconds
+    per value, the table tens of nanoseconds, on any device.
     """
 
     def __init__(self, p: float, cells: int = 16384) -> None:
         self.p = p
         if p in (1.0, 2.0):
             return
-        # Beyond t^p = 50 the tail is below 1e-21, less than any uniform number can ask for. The
-        # square root makes the cells small near 0, where Q has only p + 1 derivatives.
+        # Beyond t^p = 50 the tail is below 1e-21, less than the smallest uniform number. The square
+        # root makes the cells small near 0, where Q has only p + 1 derivatives.
         self.unit = 50.0 ** (1 / p) / cells**2
         x = np.arange(cells + 1)
         t = self.unit * x**2
-        power = t**p  # underflows for large p, where Q is a straight line
+        power = t**p  # underflows for large p, where Q is linear
         values = np.where(
             power > 1e-30, special.gammaincc(1 / p, power), 1 - t / math.gamma(1 + 1 / p)
         )
@@ -223,7 +225,7 @@ class _UpperTail:
         )
 
     def at(self, t: Tensor) -> Tensor:
-        """Q(t) for t >= 0."""
+        """Return Q(t) for t >= 0."""
         if self.p == 1.0:
             return torch.exp(-t)
         if self.p == 2.0:
@@ -236,7 +238,7 @@ class _UpperTail:
         return a + x * (b + x * (c + x * d))
 
     def inverse(self, q: Tensor) -> Tensor:
-        """The t >= 0 with Q(t) = q, for q in (0, 1]."""
+        """Return the t >= 0 with Q(t) = q, for q in (0, 1]."""
         if self.p == 1.0:
             return -torch.log(q)
         if self.p == 2.0:
@@ -245,7 +247,7 @@ class _UpperTail:
         index = torch.searchsorted(-cells[:, 0].contiguous(), -q, right=True) - 1
         a, b, c, d = cells[index.clamp(min=0)].unbind(-1)
         x = ((q - a) / (b + c + d)).clamp(0, 1)  # the chord
-        for _ in range(3):  # Newton on a cubic that bends little, except in the very first cell
+        for _ in range(3):  # Newton's method; the cubics are nearly linear but in the first cell
             slope = (b + x * (2 * c + x * 3 * d)).clamp(max=-1e-300)
             x = (x - (a - q + x * (b + x * (c + x * d))) / slope).clamp(0, 1)
         return (index + x).square() * self.unit
@@ -257,7 +259,7 @@ def _upper_tail(p: float) -> _UpperTail:
 
 
 class _Side(NamedTuple):
-    """The part of an interval on one side of the centre, in distances from it by the scale."""
+    """The part of an interval on one side of the centre, in distances from it over the scale."""
 
     sign: float  # +1 above the centre, -1 below
     near: Tensor
@@ -269,7 +271,7 @@ class _Side(NamedTuple):
 def _sides(
     intervals: tuple[tuple[float, float], ...], center: Tensor, scale: Tensor, tail: _UpperTail
 ) -> list[_Side]:
-    """Split each interval at the centre; distances keep full precision in both tails."""
+    """Split each interval at the centre, which keeps full precision in both tails."""
     sides = []
     for low, high in intervals:
         to_low, to_high = (low - center) / scale, (high - center) / scale
@@ -278,7 +280,7 @@ def _sides(
             (-1.0, -to_high, -to_low, tail_high, tail_low),
             (1.0, to_low, to_high, tail_low, tail_high),
         ):
-            # An end on the other side of the centre is cut off there, where Q is one.
+            # An end beyond the centre is replaced by the centre, where Q is one.
             start = torch.where(near > 0, tail_near, 1.0)
             end = torch.where(far > 0, tail_far, 1.0)
             mass = (start - end).clamp(min=0)
@@ -287,10 +289,10 @@ def _sides(
 
 
 def _least_exponent(space: HollowBall, center: Tensor, scale: Tensor, p: float) -> Tensor:
-    r"""A lower bound of :math:`\sum_k |z_k - c_k|^p / s_k^p` over the shell, for each centre.
+    r"""Return a lower bound of :math:`\sum_k |z_k - c_k|^p / s_k^p` over the shell per centre.
 
-    Zero where the centre lies in the shell; inside the hole the shell is at least
-    :math:`r = inner - \|c\|_2` away, and :math:`\|x\|_p^p \ge r^p \min(1, n^{1 - p/2})`.
+    Zero where the centre lies in the shell; from inside the hole the distance to the shell is at
+    least :math:`r = inner - \|c\|_2`, and :math:`\|x\|_p^p \ge r^p \min(1, n^{1 - p/2})`.
     """
     gap = (space.inner - center.norm(dim=-1)).clamp(min=0)
     return (gap / scale.max()) ** p * min(1.0, space.n ** (1 - p / 2))
@@ -299,8 +301,8 @@ def _least_exponent(space: HollowBall, center: Tensor, scale: Tensor, p: float) 
 def _log_projected(value: Tensor, center: Tensor, scale: Tensor, p: float, radius: float) -> Tensor:
     r"""Log of :math:`\int_0^\infty r^{n-1} e^{-\sum_k |r u_k - c_k|^p / s_k^p} dr / radius^{n-1}`.
 
-    u is the direction of ``value``. The integrand is log-concave, so its mode and the points where
-    it has fallen by e^-45 are found by bisection, and Gauss–Legendre is used on both sides.
+    u is the direction of ``value``. The integrand is log-concave, so bisection finds its mode and
+    the points where it is e^-45 of its maximum, and Gauss–Legendre quadrature runs on both sides.
     """
     n = value.shape[-1]
     direction = torch.nn.functional.normalize(value, dim=-1).unsqueeze(-2)

@@ -1,30 +1,32 @@
-"""Mixings: how latents become observations."""
+"""Mixings: injective maps from latents to observations."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Generator, Tensor, nn
+from torch.nn.functional import softplus
 
 from isolatent.checks import check_integer, check_one_of, check_real, check_tensor
-from isolatent.worlds.activations import ACTIVATIONS
-from isolatent.worlds.draws import normals, uniforms
+from isolatent.worlds.sampling import draw_normal, draw_uniform
 
-__all__ = ["FlowMixing", "Identity", "InvertibleMLP", "Linear", "Mixing"]
+__all__ = ["ACTIVATIONS", "FlowMixing", "Identity", "InvertibleMLP", "Linear", "Mixing"]
+
+Activation = Callable[[Tensor, float], Tensor]  # of a value and the leak's slope
 
 
 class Mixing(nn.Module, ABC):
     r"""An injective map :math:`g: \mathbb R^n \to \mathbb R^m` with its inverse.
 
-    A mixing is declared without a size or weights, and :meth:`build` makes it ready for n latents:
-    ``World`` does so. Weights are drawn on the CPU, so one seed gives one map on every device; they
-    are buffers, which ``to(device)`` moves and ``state_dict`` holds. They are applied in float64,
-    whatever the input's dtype, so that float32 loses only one rounding.
+    A mixing is declared without a size or weights; :meth:`build`, which ``World`` calls, draws them
+    for n latents. Weights are drawn on the CPU, so a seed gives the same map on every device, and
+    registered as buffers. They are applied in float64 for every input dtype, so that a float32
+    result is rounded only once.
 
     Attributes:
         n: Number of latents, or None before :meth:`build`.
@@ -36,7 +38,7 @@ class Mixing(nn.Module, ABC):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments, from which an equal mixing can be made."""
+        """The constructor's arguments."""
         return {}
 
     def build(self, n: int, generator: Generator) -> Self:
@@ -53,7 +55,7 @@ class Mixing(nn.Module, ABC):
         return self._mix(z.double()).to(z.dtype)
 
     def inverse(self, x: Tensor) -> Tensor:
-        """Map observations (N, m) that this mixing made back to their latents (N, n)."""
+        """Map observations (N, m) in the image of this mixing to their latents (N, n)."""
         self._check_input("x", x, self.n_observed)
         return self._unmix(x.double()).to(x.dtype)
 
@@ -67,7 +69,7 @@ class Mixing(nn.Module, ABC):
     def _check_input(self, name: str, value: Tensor, size: int | None) -> None:
         if size is None:
             raise RuntimeError(
-                f"{self!r} has no weights yet: call build(n, generator), or pass it to a World"
+                f"{self!r} has no weights: call build(n, generator), or pass it to a World"
             )
         if value.ndim != 2 or value.shape[-1] != size:
             raise ValueError(f"{name} must have shape (N, {size}), got {tuple(value.shape)}")
@@ -86,7 +88,7 @@ class Mixing(nn.Module, ABC):
 
 
 class Identity(Mixing):
-    """The observations are the latents."""
+    """The identity: observations equal latents."""
 
     def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
         pass
@@ -99,7 +101,7 @@ class Identity(Mixing):
 
 
 class _Layered(Mixing):
-    """Linear maps, each followed by an activation but for the last."""
+    """Linear layers with an activation between them."""
 
     activation: str
     slope: float
@@ -109,12 +111,12 @@ class _Layered(Mixing):
         self._depth = len(weights)
         for depth, weight in enumerate(weights):
             self.register_buffer(f"weight_{depth}", weight)
-            # Least squares is the exact inverse on the image, and also serves tall matrices.
+            # The pseudoinverse is exact on the image, also for tall matrices.
             self.register_buffer(f"inverse_{depth}", torch.linalg.pinv(weight))
 
     @property
     def weights(self) -> list[Tensor]:
-        """The matrix of each layer, the first applied first."""
+        """The matrix of each layer, in order of application."""
         return [self.get_buffer(f"weight_{depth}") for depth in range(self._depth)]
 
     def _mix(self, z: Tensor) -> Tensor:
@@ -137,24 +139,24 @@ class _Layered(Mixing):
 class InvertibleMLP(_Layered):
     r"""The papers' mixing: :math:`g = W_L \circ \sigma \circ \dots \circ \sigma \circ W_1`.
 
-    No biases; entries of each W are U(-1, 1) and its columns are normalised. Each layer is redrawn
-    until its condition number is at most the smallest of ``condition_draws`` such matrices; a
-    search that is still empty-handed after ten times as many draws keeps the best it saw. Where
-    there are more observed dimensions than latents, the first layer expands, so that the data fill
-    no linear subspace.
+    There are no biases; entries of each W are U(-1, 1) and its columns have unit norm. Each layer
+    is redrawn until its condition number is at most the smallest of ``condition_draws`` such
+    matrices; after ten times as many draws the best one is used. With more observed dimensions
+    than latents the first layer expands, so that the data lie in no linear subspace.
 
     Args:
         layers: Number of linear layers.
         activation: ``"leaky_relu"``, ``"smooth_leaky_relu"``
             (:math:`s x + (1-s) \log(1+e^x)`), ``"elu"``, or ``"leaky_elu"``
             (:math:`s x + (1-s)(e^x - 1)` below 0).
-            Without a leak ``"elu"`` flattens below 0, where rounding cannot be undone: float32
-            observations give latents to about 1e-4 while hidden values stay above -6 and an error
-            below about -12; float64 serves down to -30. The others invert at every size.
+            ``"elu"`` saturates below 0, where its inverse amplifies rounding errors: from float32
+            observations latents are recovered to about 1e-4 if hidden values stay above -6, and an
+            error is raised below about -12; float64 suffices down to -30. The other activations
+            are inverted accurately at every magnitude.
         slope: The slope s of the leak; 0.2 in the papers. Not used by ``"elu"``.
         n_observed: Observed dimensions m >= n; by default m = n.
-        condition_draws: Matrices drawn to set the threshold. By default the papers' 25 000 up to
-            16 dimensions, and 1000 above, where more cost seconds and gain little.
+        condition_draws: Number of matrices that determine the threshold. By default 25 000, as in
+            the papers, up to 16 dimensions, and 1000 above, where more take seconds for little.
 
     Example:
         >>> mixing = InvertibleMLP(layers=3).build(4, torch.Generator().manual_seed(0))
@@ -210,12 +212,12 @@ class Linear(_Layered):
 
     Args:
         n_observed: Observed dimensions m >= n; by default m = n.
-        matrix: W itself, as m rows of n numbers, of full column rank; by default a random one,
-            drawn as a layer of :class:`InvertibleMLP`.
-        condition_draws: Matrices drawn to set the threshold when no matrix is given.
+        matrix: W, m rows of n numbers, of full column rank; by default a random matrix, drawn as a
+            layer of :class:`InvertibleMLP`.
+        condition_draws: Number of matrices that determine the threshold of the random matrix.
     """
 
-    activation = "leaky_relu"  # never applied: there is one layer
+    activation = "leaky_relu"  # not applied: there is one layer
     slope = 0.2
 
     def __init__(
@@ -230,8 +232,8 @@ class Linear(_Layered):
         self.matrix = None if matrix is None else _matrix(matrix)
         if self.matrix is not None and n_observed not in (None, len(self.matrix)):
             raise ValueError(
-                f"n_observed must be the number of rows of matrix, {len(self.matrix)}, or left "
-                f"out, got {n_observed}"
+                f"n_observed must be None or the number of rows of matrix, {len(self.matrix)}, "
+                f"got {n_observed}"
             )
 
     @property
@@ -258,13 +260,13 @@ class Linear(_Layered):
 
 
 class FlowMixing(Mixing):
-    r"""A random normalizing flow with affine coupling layers (zuko's ``RealNVP``), smooth.
+    r"""A random smooth normalizing flow with affine coupling layers (zuko's ``RealNVP``).
 
     Args:
-        transforms: Number of coupling layers, at least 2 so that every coordinate is changed.
+        transforms: Number of coupling layers, at least 2 so that every coordinate is transformed.
         hidden: Width of the two hidden layers of each coupling network.
-        gain: Standard deviation of the weights times √fan-in; larger is more nonlinear, and less
-            well conditioned.
+        gain: Standard deviation of the weights times √fan-in; larger values give a more nonlinear
+            and worse conditioned map.
     """
 
     def __init__(self, transforms: int = 4, hidden: int = 32, gain: float = 1.0) -> None:
@@ -281,14 +283,14 @@ class FlowMixing(Mixing):
         import zuko
 
         check_integer("n (for FlowMixing)", n, at_least=2)
-        with torch.random.fork_rng(devices=[]):  # zuko draws weights that are replaced below
+        with torch.random.fork_rng(devices=[]):  # zuko draws weights, which are replaced below
             flow = zuko.flows.RealNVP(
                 n, transforms=self.transforms, hidden_features=(self.hidden, self.hidden)
             ).double()
         for parameter in flow.parameters():
             fan_in = parameter.shape[-1] if parameter.ndim > 1 else 1
             std = self.gain / math.sqrt(fan_in) if parameter.ndim > 1 else 0.0
-            parameter.data = std * normals((*parameter.shape,), generator, parameter.data)
+            parameter.data = std * draw_normal((*parameter.shape,), generator, parameter.data)
         self.flow = flow
 
     def _mix(self, z: Tensor) -> Tensor:
@@ -305,7 +307,7 @@ def _count(name: str, value: int | None) -> int | None:
 
 
 def _matrix(value: Any) -> list[list[float]]:
-    """A finite matrix of full column rank, as rows."""
+    """Return the rows of a finite matrix of full column rank."""
     try:
         weight = check_tensor("matrix", value).detach().cpu().double()
     except TypeError as error:
@@ -330,7 +332,7 @@ def _at_least_latents(n_observed: int | None, n: int) -> int:
 def _conditioned_matrices(
     rows: int, columns: int, count: int, draws: int | None, generator: Generator
 ) -> list[Tensor]:
-    """Matrices with condition numbers at most the smallest of ``draws`` ones."""
+    """Draw matrices with condition numbers at most the smallest of ``draws`` matrices."""
     if draws is None:
         draws = 25_000 if max(rows, columns) <= 16 else 1000
     if count == 0:
@@ -345,15 +347,15 @@ def _conditioned_matrices(
 def _best_conditioned(
     rows: int, columns: int, draws: int, generator: Generator, enough: float = 0.0
 ) -> tuple[Tensor, float]:
-    """The best conditioned of ``draws`` matrices, or the first that is good enough.
+    """Return the best conditioned of ``draws`` matrices, or the first below ``enough``.
 
-    Entries are U(-1, 1), columns have unit norm; returns the matrix and its condition number.
+    Entries are U(-1, 1), columns have unit norm; also returns the condition number.
     """
     like = torch.empty(0, dtype=torch.float64)
     best, least = like, math.inf
     for start in range(0, draws, 5000):
         shape = (min(5000, draws - start), rows, columns)
-        batch = 2 * uniforms(shape, generator, like) - 1
+        batch = 2 * draw_uniform(shape, generator, like) - 1
         batch = batch / batch.norm(dim=-2, keepdim=True)
         squares = torch.linalg.eigvalsh(batch.mT @ batch)
         condition = (squares[:, -1] / squares[:, 0].clamp(min=1e-300)).sqrt()
@@ -364,3 +366,72 @@ def _best_conditioned(
         if least <= enough:
             break
     return best, least
+
+
+def _leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, slope * x)
+
+
+def _leaky_relu_inverse(y: Tensor, slope: float) -> Tensor:
+    return torch.where(y > 0, y, y / slope)
+
+
+def _smooth_leaky_relu(x: Tensor, slope: float) -> Tensor:
+    return slope * x + (1 - slope) * softplus(x)
+
+
+def _smooth_leaky_relu_inverse(y: Tensor, slope: float) -> Tensor:
+    def slope_at(x: Tensor) -> Tensor:
+        return slope + (1 - slope) * torch.sigmoid(x)
+
+    # y = f(x) >= s x and y >= x for every x, so the root is at most y and at most y / s.
+    start = torch.where(y > 0, y, y / slope)
+    return _newton(y, start, lambda x: _smooth_leaky_relu(x, slope), slope_at)
+
+
+def _elu(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, torch.expm1(x.clamp(max=0)))
+
+
+def _elu_inverse(y: Tensor, slope: float) -> Tensor:
+    if bool((y <= -1).any()):
+        raise ValueError(
+            f"x must give values above -1 before elu is inverted, got {y.min():.9g}: rounding "
+            "errors are too large; use float64 or leaky_elu"
+        )
+    return torch.where(y > 0, y, torch.log1p(y.clamp(max=0)))
+
+
+def _leaky_elu(x: Tensor, slope: float) -> Tensor:
+    return torch.where(x > 0, x, slope * x + (1 - slope) * torch.expm1(x.clamp(max=0)))
+
+
+def _leaky_elu_inverse(y: Tensor, slope: float) -> Tensor:
+    def slope_at(x: Tensor) -> Tensor:
+        return slope + (1 - slope) * torch.exp(x)
+
+    below = y.clamp(max=0)
+    root = _newton(below, torch.zeros_like(y), lambda x: _leaky_elu(x, slope), slope_at)
+    return torch.where(y > 0, y, root)
+
+
+def _newton(
+    y: Tensor, start: Tensor, f: Callable[[Tensor], Tensor], slope_at: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """Solve f(x) = y for convex increasing f, for which Newton's method converges globally."""
+    x = start
+    for _ in range(60):
+        step = (f(x) - y) / slope_at(x)
+        x = x - step
+        if bool((step.abs() <= 4 * torch.finfo(y.dtype).eps * (1 + x.abs())).all()):
+            break
+    return x
+
+
+ACTIVATIONS: dict[str, tuple[Activation, Activation]] = {
+    "leaky_relu": (_leaky_relu, _leaky_relu_inverse),
+    "smooth_leaky_relu": (_smooth_leaky_relu, _smooth_leaky_relu_inverse),
+    "elu": (_elu, _elu_inverse),
+    "leaky_elu": (_leaky_elu, _leaky_elu_inverse),
+}
+"""Activation and inverse by name; both take the slope of the leak, which ``elu`` ignores."""

@@ -1,4 +1,4 @@
-"""Spaces in which latents live."""
+"""Spaces of latents."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
-from isolatent.checks import check_generator, check_integer, check_real, check_tensor
-from isolatent.worlds.draws import normals, uniforms
+from isolatent.checks import check_generator, check_integer, check_real, check_tensor, set_fields
+from isolatent.worlds.sampling import draw_normal, draw_uniform
 
 __all__ = [
     "Box",
@@ -28,8 +28,10 @@ __all__ = [
 
 
 def unit_rows(z: Tensor) -> Tensor:
-    """Each row of z (N, n) over its length, however short; the pole (1, 0, …, 0) for zero rows."""
-    largest = z.abs().amax(-1, keepdim=True)  # its square may underflow, so it is divided out
+    """Divide each row of z (N, n) by its norm; zero rows become the pole (1, 0, …, 0)."""
+    largest = z.abs().amax(
+        -1, keepdim=True
+    )  # divided out first: squares of small numbers underflow
     pole = torch.zeros(z.shape[-1], dtype=z.dtype, device=z.device)
     pole[0] = 1
     scaled = torch.where(largest > 0, z / largest, pole)
@@ -39,8 +41,8 @@ def unit_rows(z: Tensor) -> Tensor:
 class Space(ABC):
     r"""A subset :math:`\mathcal Z \subseteq \mathbb R^n` with a uniform distribution.
 
-    Every space answers the same questions: what is a uniform sample (:meth:`sample`), is a point in
-    it (:meth:`contains`), what is the nearest point of it (:meth:`project`), what is its volume.
+    Every space implements uniform sampling (:meth:`sample`), membership (:meth:`contains`),
+    projection to the nearest point (:meth:`project`) and its volume (:attr:`log_volume`).
 
     Attributes:
         n: Number of coordinates.
@@ -60,14 +62,14 @@ class Space(ABC):
 
     @abstractmethod
     def center(self) -> Tensor:
-        """The point, in float64, around which marginals are centred."""
+        """Return the point, in float64, around which marginals are centred."""
 
     @abstractmethod
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor: ...
 
     @abstractmethod
     def _excess(self, z: Tensor) -> Tensor:
-        """How far each row lies outside the space, relative to its size; zero inside."""
+        """Return the distance of each row from the space, relative to its size; zero inside."""
 
     @abstractmethod
     def _project(self, z: Tensor) -> Tensor: ...
@@ -87,13 +89,13 @@ class Space(ABC):
         return self._sample(size, generator, torch.empty(0, dtype=dtype, device=device))
 
     def contains(self, z: Tensor | ArrayLike, tolerance: float | None = None) -> Tensor:
-        """Tell for each row of z (N, n) whether it lies in the space.
+        """Return for each row of z (N, n) whether it lies in the space.
 
         Args:
             z: Points, one per row.
-            tolerance: Distance still counted as inside, relative to the size of the space (the
-                largest norm of its points; of each factor's, for a product). By default 100
-                roundings of z's dtype.
+            tolerance: Distance up to which a point counts as inside, relative to the size of the
+                space (the largest norm of its points; per factor for a product). By default 100
+                times the machine epsilon of z's dtype.
         """
         z = check_tensor("z", z)
         self._check_columns("z", z)
@@ -113,18 +115,13 @@ class Space(ABC):
                 f"{name} must have shape (N, {self.n}) for {self!r}, got {tuple(z.shape)}"
             )
 
-    def _store(self, **values: float) -> None:
-        """Keep checked arguments as plain numbers, in a frozen dataclass."""
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-
 
 @dataclass(frozen=True)
 class Sphere(Space):
     r"""The sphere :math:`\{z \in \mathbb R^n : \|z\|_2 = r\}`.
 
     Args:
-        n: Number of coordinates; the sphere itself has n - 1 dimensions.
+        n: Number of coordinates; the sphere has n - 1 dimensions.
         radius: The radius r.
 
     Example:
@@ -137,7 +134,8 @@ class Sphere(Space):
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             n=check_integer("n", self.n, at_least=2),
             radius=check_real("radius", self.radius, above=0),
         )
@@ -149,32 +147,32 @@ class Sphere(Space):
         return unit + (self.n - 1) * math.log(self.radius)
 
     def center(self) -> Tensor:
-        """The pole (r, 0, …, 0): a sphere has no middle of its own."""
+        """Return the pole (r, 0, …, 0), by convention."""
         pole = torch.zeros(self.n, dtype=torch.float64)
         pole[0] = self.radius
         return pole
 
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
-        return self._project(normals((size, self.n), generator, like))
+        return self._project(draw_normal((size, self.n), generator, like))
 
     def _excess(self, z: Tensor) -> Tensor:
         return ((z / self.radius).norm(dim=-1) - 1).abs()
 
     def _project(self, z: Tensor) -> Tensor:
-        # Every point is nearest to the origin; it goes to the pole.
+        # All points of the sphere are equally near the origin, which is mapped to the pole.
         return unit_rows(z) * self.radius
 
 
 class SeparableSpace(Space):
-    """A product of one and the same subset of the line, a union of intervals, on every axis.
+    """Base class of n-fold products of a union of intervals.
 
-    On such spaces a distribution with independent coordinates stays one after truncation.
+    Truncation to such a space keeps independent coordinates independent.
     """
 
     @property
     @abstractmethod
     def intervals(self) -> tuple[tuple[float, float], ...]:
-        """The intervals, in ascending order, whose union is the set on each axis."""
+        """The intervals on each axis, in ascending order."""
 
     @property
     def log_volume(self) -> float:
@@ -187,7 +185,7 @@ class SeparableSpace(Space):
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
         lows, highs = torch.tensor(self.intervals, dtype=torch.float64, device=like.device).T
         lengths = highs - lows
-        offset = uniforms((size, self.n), generator, like) * lengths.sum()
+        offset = draw_uniform((size, self.n), generator, like) * lengths.sum()
         ends = lengths.cumsum(0)
         piece = torch.searchsorted(ends[:-1], offset, right=True)
         return (lows[piece] + offset - (ends - lengths)[piece]).to(like.dtype)
@@ -217,8 +215,8 @@ class Box(SeparableSpace):
     high: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store(n=check_integer("n", self.n, at_least=1), low=check_real("low", self.low))
-        self._store(high=check_real("high", self.high, above=self.low))
+        set_fields(self, n=check_integer("n", self.n, at_least=1), low=check_real("low", self.low))
+        set_fields(self, high=check_real("high", self.high, above=self.low))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -227,7 +225,7 @@ class Box(SeparableSpace):
 
 @dataclass(frozen=True)
 class Euclidean(SeparableSpace):
-    r"""All of :math:`\mathbb R^n`; it has no uniform distribution.
+    r"""The Euclidean space :math:`\mathbb R^n`, which has no uniform distribution.
 
     Args:
         n: Number of coordinates.
@@ -236,14 +234,14 @@ class Euclidean(SeparableSpace):
     n: int
 
     def __post_init__(self) -> None:
-        self._store(n=check_integer("n", self.n, at_least=1))
+        set_fields(self, n=check_integer("n", self.n, at_least=1))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
         return ((-math.inf, math.inf),)
 
     def center(self) -> Tensor:
-        """The origin."""
+        """Return the origin."""
         return torch.zeros(self.n, dtype=torch.float64)
 
     def _excess(self, z: Tensor) -> Tensor:
@@ -252,15 +250,14 @@ class Euclidean(SeparableSpace):
 
 @dataclass(frozen=True)
 class CubeGrid(SeparableSpace):
-    r"""A grid of :math:`cells^n` separate cubes that together span :math:`[0, 1]^n`.
+    r"""A grid of :math:`cells^n` disconnected cubes in :math:`[0, 1]^n` (`matthes2023`).
 
-    Each axis is cut into ``cells`` equal intervals with empty gaps between them, so the space is
-    disconnected (`matthes2023`).
+    Each axis has ``cells`` intervals of equal width, separated by gaps.
 
     Args:
         n: Number of coordinates.
         cells: Number of intervals on each axis, at least 2.
-        gap: Width of each empty gap; ``cells - 1`` of them must leave room.
+        gap: Width of each gap, below ``1 / (cells - 1)``.
 
     Example:
         >>> CubeGrid(2, cells=2, gap=0.5).intervals
@@ -272,11 +269,12 @@ class CubeGrid(SeparableSpace):
     gap: float = 0.2
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             n=check_integer("n", self.n, at_least=1),
             cells=check_integer("cells", self.cells, at_least=2),
         )
-        self._store(gap=check_real("gap", self.gap, above=0, below=1 / (self.cells - 1)))
+        set_fields(self, gap=check_real("gap", self.gap, above=0, below=1 / (self.cells - 1)))
 
     @property
     def intervals(self) -> tuple[tuple[float, float], ...]:
@@ -288,10 +286,10 @@ class CubeGrid(SeparableSpace):
 
 @dataclass(frozen=True)
 class HollowBall(Space):
-    r"""The shell :math:`\{z \in \mathbb R^n : inner \le \|z\|_2 \le outer\}`, not convex.
+    r"""The non-convex shell :math:`\{z \in \mathbb R^n : inner \le \|z\|_2 \le outer\}`.
 
-    Isotropic normals are truncated to it quickly at every scale, other distributions only where
-    rejection works: see :class:`GeneralizedNormal`.
+    Isotropic normals truncated to it are sampled efficiently for every scale, other distributions
+    only where rejection sampling is efficient: see :class:`GeneralizedNormal`.
 
     Args:
         n: Number of coordinates.
@@ -304,11 +302,12 @@ class HollowBall(Space):
     outer: float = 1.0
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             n=check_integer("n", self.n, at_least=2),
             inner=check_real("inner", self.inner, at_least=0),
         )
-        self._store(outer=check_real("outer", self.outer, above=self.inner))
+        set_fields(self, outer=check_real("outer", self.outer, above=self.inner))
 
     @property
     def log_volume(self) -> float:
@@ -318,13 +317,13 @@ class HollowBall(Space):
         return unit_ball + self.n * math.log(self.outer) + math.log1p(-hole)
 
     def center(self) -> Tensor:
-        """The origin: the middle of the hole, outside the space unless ``inner`` is 0."""
+        """Return the origin, which lies outside the space unless ``inner`` is 0."""
         return torch.zeros(self.n, dtype=torch.float64)
 
     def _sample(self, size: int, generator: Generator, like: Tensor) -> Tensor:
         direction = Sphere(self.n)._sample(size, generator, like)
         hole = (self.inner / self.outer) ** self.n
-        share = hole + (1 - hole) * uniforms((size, 1), generator, like)
+        share = hole + (1 - hole) * draw_uniform((size, 1), generator, like)
         return direction * (self.outer * share ** (1 / self.n)).to(like.dtype)
 
     def _excess(self, z: Tensor) -> Tensor:
@@ -332,13 +331,13 @@ class HollowBall(Space):
         return (radius - radius.clamp(self.inner / self.outer, 1.0)).abs()
 
     def _project(self, z: Tensor) -> Tensor:
-        # Every point of the inner sphere is nearest to the origin; it goes to the pole.
+        # All points of the inner sphere are equally near the origin, which is mapped to the pole.
         return unit_rows(z) * z.norm(dim=-1, keepdim=True).clamp(self.inner, self.outer)
 
 
 @dataclass(frozen=True, init=False)
 class Product(Space):
-    r"""The product :math:`\mathcal Z_1 \times \dots \times \mathcal Z_m`, coordinates side by side.
+    r"""The product :math:`\mathcal Z_1 \times \dots \times \mathcal Z_m`, coordinates concatenated.
 
     Args:
         *spaces: The factors.
@@ -353,8 +352,7 @@ class Product(Space):
     def __init__(self, *spaces: Space) -> None:
         if not spaces or not all(isinstance(space, Space) for space in spaces):
             raise TypeError(f"spaces must be one or more Space objects, got {spaces!r}")
-        object.__setattr__(self, "spaces", spaces)
-        object.__setattr__(self, "n", sum(space.n for space in spaces))
+        set_fields(self, spaces=spaces, n=sum(space.n for space in spaces))
 
     def __repr__(self) -> str:
         return f"Product({', '.join(map(repr, self.spaces))})"

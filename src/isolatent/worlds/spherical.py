@@ -1,4 +1,4 @@
-"""Distributions that belong to the sphere."""
+"""Distributions on the sphere."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ import torch
 from scipy import optimize, special
 from torch import Generator, Tensor
 
-from isolatent.checks import check_real, check_scale
-from isolatent.worlds.directions import propose_directions
-from isolatent.worlds.distributions import Distribution, Elementary, columns
-from isolatent.worlds.draws import accept_reject, normals, uniforms
+from isolatent.checks import check_real, check_scale, set_fields
+from isolatent.worlds.distributions import Distribution, Elementary, per_dimension
 from isolatent.worlds.generalized_normal import Normal
+from isolatent.worlds.sampling import (
+    draw_normal,
+    draw_uniform,
+    propose_directions,
+    rejection_sample,
+)
 from isolatent.worlds.spaces import SeparableSpace, Space, Sphere, unit_rows
 
 __all__ = ["AnisotropicNormal", "ShellNormal", "VonMisesFisher"]
@@ -25,7 +29,7 @@ __all__ = ["AnisotropicNormal", "ShellNormal", "VonMisesFisher"]
 class VonMisesFisher(Elementary):
     r"""The von Mises–Fisher density :math:`p(z' | c) = C_n(\kappa)\, e^{\kappa \cos\angle(z', c)}`.
 
-    κ acts on directions, so it means the same on a sphere of any radius. The density is normalised.
+    κ refers to directions, so its meaning does not depend on the radius. The density is normalised.
 
     References:
         | Simulation of the von Mises Fisher distribution (Wood 1994)
@@ -43,7 +47,7 @@ class VonMisesFisher(Elementary):
     kappa: float
 
     def __post_init__(self) -> None:
-        self._store(kappa=check_real("kappa", self.kappa, above=0))
+        set_fields(self, kappa=check_real("kappa", self.kappa, above=0))
 
     def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
@@ -59,11 +63,11 @@ class VonMisesFisher(Elementary):
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
             draws, log_ratio = propose_directions(axis[rows], kappa[rows], generator)
-            level = uniforms((len(rows), 1), generator, axis)
+            level = draw_uniform((len(rows), 1), generator, axis)
             return draws, (level.log() <= log_ratio).squeeze(-1)
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, repr(self))
+        rejection_sample(out, propose, repr(self))
         return space.project(out)
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
@@ -84,23 +88,24 @@ class VonMisesFisher(Elementary):
 class AnisotropicNormal(Elementary):
     r"""The density :math:`p(z'|c) \propto \exp(-\tfrac12\sum_k \lambda_k (z'_k - c_k)^2)`.
 
-    On the sphere this is a Fisher–Bingham density (`rusak2025`), drawn exactly, its constant
-    unknown; on boxes, cube grids and :math:`\mathbb R^n` it is :class:`Normal` with
+    On the sphere this is a Fisher–Bingham density (`rusak2025`), sampled exactly, with an unknown
+    normalising constant; on boxes, cube grids and :math:`\mathbb R^n` it is :class:`Normal` with
     :math:`\sigma_k = \lambda_k^{-1/2}`, normalised.
 
     The sampler on the sphere is rejection with a *projected normal* envelope. On the unit sphere
-    adding β to every λ changes nothing, so with :math:`D = \Lambda + \beta`, :math:`w = \Lambda c`
-    the target is :math:`e^{-a/2 + h}` with :math:`a = x^\top D x`, :math:`h = w^\top x`. The
-    direction x of :math:`y \sim N(D^{-1}w, D^{-1})` has density :math:`\propto e^{-a/2+h} I(a, h)`,
+    the density is invariant to adding β to every λ, so with :math:`D = \Lambda + \beta`,
+    :math:`w = \Lambda c` the target is :math:`e^{-a/2 + h}` with :math:`a = x^\top D x`,
+    :math:`h = w^\top x`. The direction x of :math:`y \sim N(D^{-1}w, D^{-1})` has density
+    :math:`\propto e^{-a/2+h} I(a, h)`,
 
     .. math:: I(a, h) = \int_0^\infty r^{n-1} e^{-\frac a2 (r^2 - 1) + h (r - 1)} dr,
 
-    so x is accepted with probability :math:`I^*/I(a, h)`. I is convex in h, and where it is least
-    in h the mean of r is one, so its minimum :math:`I^*(a)` falls with a: the envelope constant is
-    :math:`I^*(\max_k\lambda_k + \beta)`, without approximation. β is chosen such that
-    :math:`E\|y\|^2 \approx 1`; any value is valid, this one accepts most. Equal weights of any size
-    accept nearly all; very unequal ones accept, around an anchor on the softest axis, about
-    :math:`\sqrt{\min\lambda / \max\lambda}`, so a ratio beyond 1e5 ends in an error.
+    so x is accepted with probability :math:`I^*/I(a, h)`. I is convex in h, and at its minimum in h
+    the mean of r is one, so the minimum :math:`I^*(a)` decreases in a: the envelope constant is
+    :math:`I^*(\max_k\lambda_k + \beta)`, without approximation. Every β is valid;
+    :math:`E\|y\|^2 \approx 1` gives the highest acceptance rate. With equal weights the rate is
+    near one; around an anchor on the axis of the least weight it is about
+    :math:`\sqrt{\min\lambda / \max\lambda}`, so a ratio of weights beyond 1e5 raises an error.
 
     Args:
         weights: The weights λ > 0, one number or one per dimension.
@@ -109,12 +114,12 @@ class AnisotropicNormal(Elementary):
     weights: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
-        self._store(weights=check_scale("weights", self.weights))
+        set_fields(self, weights=check_scale("weights", self.weights))
 
     def _check_on(self, space: Space) -> None:
         if not isinstance(space, Sphere | SeparableSpace):
             raise TypeError(f"AnisotropicNormal is not defined on {space!r}")
-        columns("weights", self.weights, space.n, torch.empty(0))
+        per_dimension("weights", self.weights, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return isinstance(space, SeparableSpace)
@@ -125,23 +130,23 @@ class AnisotropicNormal(Elementary):
         return Normal(self.weights**-0.5)
 
     def acceptance_rate(self, space: Sphere, center: Tensor, generator: Generator) -> float:
-        """Share of the proposals that the sampler accepts around these centres."""
+        """Return the share of proposals that the sampler accepts around these centres."""
         self.check(space)
         out = torch.empty_like(center)
-        return accept_reject(out, self._proposals(space, center, generator), repr(self))
+        return rejection_sample(out, self._proposals(space, center, generator), repr(self))
 
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         if not isinstance(space, Sphere):
             return self._as_normal()._sample(space, center, generator)
         out = torch.empty_like(center)
-        accept_reject(out, self._proposals(space, center, generator), repr(self))
+        rejection_sample(out, self._proposals(space, center, generator), repr(self))
         return space.project(out)
 
     def _proposals(
         self, space: Sphere, center: Tensor, generator: Generator
     ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
         n = space.n
-        weights = columns("weights", self.weights, n, center) * space.radius**2
+        weights = per_dimension("weights", self.weights, n, center) * space.radius**2
         linear = weights * _axis(self, center)
         shift = _saddle_shift(weights, linear)
         largest = float(weights.max() + shift.max()) if len(shift) else 1.0
@@ -149,13 +154,13 @@ class AnisotropicNormal(Elementary):
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
             precision = weights + shift[rows]
-            noise = normals((len(rows), n), generator, weights)
+            noise = draw_normal((len(rows), n), generator, weights)
             direction = torch.nn.functional.normalize(
                 linear[rows] / precision + noise / precision.sqrt(), dim=-1
             )
             a = (precision * direction.square()).sum(-1)
             h = (linear[rows] * direction).sum(-1)
-            level = uniforms((len(rows),), generator, center)
+            level = draw_uniform((len(rows),), generator, center)
             accepted = level.log() <= log_least - _log_radial_integral(n, a, h)
             return direction * space.radius, accepted
 
@@ -164,17 +169,17 @@ class AnisotropicNormal(Elementary):
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         if not isinstance(space, Sphere):
             return self._as_normal()._log_density(space, value, center)
-        weights = columns("weights", self.weights, space.n, value)
+        weights = per_dimension("weights", self.weights, space.n, value)
         return (-0.5 * (weights * (value - center).double().square()).sum(-1)).to(value.dtype)
 
 
 @dataclass(frozen=True)
 class ShellNormal(Elementary):
-    r"""The approximate sampler of `rusak2025`: a normal kept near the sphere, then projected.
+    r"""The approximate sampler of `rusak2025`: a normal truncated to a shell, then projected.
 
     Draws :math:`y \sim N(c, \Lambda^{-1})`, keeps those with :math:`|\|y\| - r| < width \cdot r`,
-    and projects them. It tends to :class:`AnisotropicNormal` for a thin shell only, and finds
-    nothing where the normal is much wider than the sphere; it is here to compare with published
+    and projects them. It converges to :class:`AnisotropicNormal` as the width goes to zero, and
+    raises an error where the normal is much wider than the sphere. It serves to reproduce published
     numbers. Its density is that of the thin-shell limit, not normalised.
 
     Args:
@@ -186,29 +191,30 @@ class ShellNormal(Elementary):
     width: float = 0.1
 
     def __post_init__(self) -> None:
-        self._store(
+        set_fields(
+            self,
             weights=check_scale("weights", self.weights),
             width=check_real("width", self.width, above=0),
         )
 
     def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
-        columns("weights", self.weights, space.n, torch.empty(0))
+        per_dimension("weights", self.weights, space.n, torch.empty(0))
 
     def _normalised(self, space: Space) -> bool:
         return False
 
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Sphere)
-        std = columns("weights", self.weights, space.n, center).rsqrt().to(center.dtype)
+        std = per_dimension("weights", self.weights, space.n, center).rsqrt().to(center.dtype)
 
         def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
-            noise = normals((len(rows), space.n), generator, center)
+            noise = draw_normal((len(rows), space.n), generator, center)
             draws = center[rows] + std * noise
             return draws, (draws.norm(dim=-1) / space.radius - 1).abs() < self.width
 
         out = torch.empty_like(center)
-        accept_reject(out, propose, f"{self!r} on {space!r}")
+        rejection_sample(out, propose, f"{self!r} on {space!r}")
         return space.project(out)
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
@@ -221,20 +227,18 @@ def _check_sphere(distribution: Distribution, space: Space) -> None:
 
 
 def _axis(distribution: Distribution, center: Tensor) -> Tensor:
-    """The direction of each centre, in float64."""
+    """Return the direction of each centre, in float64."""
     if bool((center == 0).all(-1).any()):
-        raise ValueError(
-            f"center must have a direction for {distribution!r}, but a row of it is zero"
-        )
+        raise ValueError(f"center must have nonzero rows for {distribution!r}, got a row of zeros")
     return unit_rows(center.double())
 
 
 def _log_scaled_bessel(order: float, kappa: float) -> float:
-    r"""Log of :math:`e^{-\kappa} I_\nu(\kappa)`, also where that is too small for a float.
+    r"""Return the log of :math:`e^{-\kappa} I_\nu(\kappa)`, also where its value underflows.
 
-    SciPy's value where it has one. For larger κ the uniform expansion (Abramowitz & Stegun 9.7.7)
-    with :math:`s = \sqrt{\nu^2 + \kappa^2}`, whose error is below 1/s²; for smaller κ the power
-    series, all of whose terms are positive.
+    Uses SciPy where its result is finite and above 1e-300. Beyond, uses the uniform expansion
+    (Abramowitz & Stegun 9.7.7) with :math:`s = \sqrt{\nu^2 + \kappa^2}` for large κ, whose error
+    is below 1/s², and the power series, whose terms are all positive, for small κ.
     """
     value = float(special.ive(order, kappa))
     if math.isfinite(value) and value > 1e-300:
@@ -251,10 +255,10 @@ def _log_scaled_bessel(order: float, kappa: float) -> float:
 
 
 def _saddle_shift(weights: Tensor, linear: Tensor) -> Tensor:
-    r"""β (N, 1) with :math:`\sum_k w_k^2/(\lambda_k+\beta)^2 + 1/(\lambda_k+\beta) \approx 1`.
+    r"""Solve :math:`\sum_k w_k^2/(\lambda_k+\beta)^2 + 1/(\lambda_k+\beta) \approx 1` for β (N, 1).
 
-    The left side f to the power -1/2 is concave and rises with β, so Newton from below climbs
-    to the root and never past it. It starts where the largest of the n terms alone is one.
+    The left side to the power -1/2 is concave and increasing in β, so Newton's method from below
+    converges monotonically. It starts where the largest of the n terms alone is one.
     """
     square = linear.square()
     shift = (0.5 * (1 + (1 + 4 * square).sqrt()) - weights).amax(-1, keepdim=True)
@@ -270,10 +274,11 @@ def _saddle_shift(weights: Tensor, linear: Tensor) -> Tensor:
 
 
 def _log_radial_integral(n: int, a: Tensor, h: Tensor) -> Tensor:
-    r"""Log of I(a, h), by the trapezoid rule in :math:`\rho = \log r`.
+    r"""Return log I(a, h) by the trapezoid rule in :math:`\rho = \log r`.
 
-    The integrand is analytic and falls at least exponentially on both sides, so the rule's error
-    falls exponentially in the step; cutting the left tail, which falls as e^(n ρ), costs 1e-9.
+    The integrand is analytic and decays at least exponentially on both sides, so the error of the
+    rule decays exponentially in the number of nodes; truncating the left tail, which decays as
+    e^(n ρ), costs 1e-9.
     """
     mode = (h + (h.square() + 4 * a * n).sqrt()) / (2 * a)
     width = (a * mode.square() + n).rsqrt()
@@ -288,7 +293,7 @@ def _log_radial_integral(n: int, a: Tensor, h: Tensor) -> Tensor:
 
 
 def _log_least_radial_integral(n: int, a: float) -> float:
-    """Log of the minimum of I(a, h) over h: convex in h, and least near h = a - n."""
+    """Return the log of the minimum of I(a, h) over h; I is convex in h, its minimum near a - n."""
     spread = 4 * math.sqrt(a + n) + 4
     a_tensor = torch.tensor(a, dtype=torch.float64)
 
@@ -301,4 +306,4 @@ def _log_least_radial_integral(n: int, a: float) -> float:
         options={"xatol": 1e-6},
         method="bounded",
     )
-    return float(found.fun) - 1e-9  # the search may stop a rounding above the minimum
+    return float(found.fun) - 1e-9  # below the rounding error of the search

@@ -1,4 +1,4 @@
-"""A world: latents, how positives are drawn around them, and how both are observed."""
+"""Worlds: latents, their positives, and the mixing that makes observations of both."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ __all__ = ["World"]
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 LARGEST_SEED = 2**63 - 1
-ROUNDING = 1e-5  # how far latents given by a user may lie outside, relative to the space's size
+ROUNDING = 1e-5  # tolerance for given latents outside the space, relative to its size
 
 
 class World:
     r"""A data-generating process :math:`z \sim p(z),\; z' \sim p(z'|z),\; x = g(z),\; x' = g(z')`.
 
-    The seed fixes the weights of the mixing and the stream of draws that is used where no generator
-    is passed; each call continues that stream.
+    The seed determines the weights of the mixing and the world's own generator, which is used
+    where no other is passed and whose state each call advances.
 
     Args:
-        space: Where the latents live.
+        space: The space of the latents.
         marginal: The distribution of anchors, around the centre of the space.
         conditional: The distribution of positives around their anchors.
-        mixing: How latents are observed.
+        mixing: The map from latents to observations.
         seed: Integer from 0 to 2⁶³ - 1.
-        dtype: ``torch.float32`` or ``torch.float64`` for everything that is sampled.
-        device: Where everything is sampled.
+        dtype: ``torch.float32`` or ``torch.float64``, of all samples.
+        device: Device of all samples.
 
     Example:
         >>> import isolatent as iso
@@ -77,7 +77,7 @@ class World:
         self.device = torch.device(device)
         built = mixing.build(space.n, Generator().manual_seed(self.seed))
         self.mixing = built.to(self.device)
-        # A stream of its own: draws must not repeat the numbers behind the mixing's weights.
+        # Another seed than the mixing's, so that samples do not repeat the numbers of its weights.
         self.generator = Generator(self.device).manual_seed((self.seed + 1) * 0x9E3779B9 % 2**63)
 
     @property
@@ -109,11 +109,10 @@ class World:
     def observe(self, z: Tensor | ArrayLike) -> Tensor:
         """Map latents (n, n_latents) to observations (n, n_observed).
 
-        Tensors and arrays keep their precision; lists and integers get the world's.
+        Floating-point tensors and arrays keep their dtype; lists and integers get the world's.
 
         Raises:
-            ValueError: If a row of z does not lie in the space, by more than rounding (1e-5 of its
-                size).
+            ValueError: If a row of z lies outside the space by more than 1e-5 of its size.
         """
         observed: Tensor = self.mixing(self._latents(z))
         return observed
@@ -153,10 +152,7 @@ class World:
     __hash__ = None  # type: ignore[assignment]
 
     def to_dict(self) -> dict[str, Any]:
-        """Describe the world in plain data that JSON and TOML can hold.
-
-        The device is left out: it says where the world runs, not what it is.
-        """
+        """Return the world as plain data for JSON and TOML, without its device."""
         return {
             "space": to_dict(self.space),
             "marginal": to_dict(self.marginal),
@@ -168,11 +164,11 @@ class World:
 
     @classmethod
     def from_dict(cls, spec: dict[str, Any], device: torch.device | str = "cpu") -> Self:
-        """Make the world that :meth:`to_dict` described, with the same weights and stream."""
+        """Build the world that :meth:`to_dict` described, with the same weights and generator."""
         required = {"space", "marginal", "conditional", "mixing", "seed"}
         if not isinstance(spec, dict) or not required <= set(spec) <= required | {"dtype"}:
             raise ValueError(
-                f"spec must be a dict with the keys {sorted(required)} and perhaps 'dtype', "
+                f"spec must be a dict with the keys {sorted(required)} and optionally 'dtype', "
                 f"got {sorted(spec) if isinstance(spec, dict) else spec!r}"
             )
         dtype = spec.get("dtype", "float32")

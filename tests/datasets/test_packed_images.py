@@ -1,11 +1,64 @@
-"""What is kept on the disk is what was built, or it is built again."""
+"""Packed images equal the array that was packed, and cached arrays the array that was built."""
 
 import numpy as np
 import pytest
+from platformdirs import user_cache_path
 
 from isolatent.checks import IsolatentWarning
-from isolatent.datasets.cache import cache_directory, cached_array
+from isolatent.datasets import PackedImages
+from isolatent.datasets.packed_images import cache_directory, cached_array
 from isolatent.files import digest_data
+
+RANDOM = np.random.default_rng(0)
+WINDOWS = RANDOM.random((3, 4, 8)) < 0.5
+PLACES = [(0, 0), (2, 1), (1, 3), (2, 3)]
+EMPTY: list[int] = []
+
+
+@pytest.fixture
+def packed():
+    return PackedImages(np.packbits(WINDOWS.reshape(3, -1), axis=1), (4, 8), (6, 11), PLACES)
+
+
+@pytest.fixture
+def dense():
+    images = np.zeros((12, 6, 11), bool)
+    for cell in range(12):
+        row, column = PLACES[cell % 4]
+        images[cell, row : row + 4, column : column + 8] = WINDOWS[cell // 4]
+    return images
+
+
+@pytest.mark.parametrize(
+    "index",
+    [4, -1, slice(2, 8, 3), [5, 5, 0], np.array([[1, 2], [3, -4]]), np.arange(12) % 2 == 0, EMPTY],
+    ids=str,
+)
+def test_indexing_equals_that_of_the_dense_array(packed, dense, index):
+    shown = packed[index]
+    expected = dense[np.array(index, int) if index is EMPTY else index]
+    assert shown.dtype == bool
+    assert np.array_equal(shown, expected)
+
+
+def test_size(packed):
+    assert packed.shape == (12, 6, 11)
+    assert len(packed) == 12
+    assert packed.nbytes == 3 * 4 + 4 * 16
+
+
+def test_wrong_arguments(packed):
+    for index in (12, -13, [0, 12], [0.5], np.ones(3, bool)):
+        with pytest.raises(IndexError, match=r"index|range"):
+            packed[index]
+    bits = np.zeros((3, 4), np.uint8)
+    with pytest.raises(ValueError, match="bits must be uint8"):
+        PackedImages(bits, (4, 7))
+    with pytest.raises(ValueError, match="places must keep windows"):
+        PackedImages(bits, (4, 8), (4, 8), [(0, 1)])
+    with pytest.raises(ValueError, match=r"places must have shape \(P, 2\)"):
+        PackedImages(bits, (4, 8), (4, 8), [0, 1])
+
 
 KEY = digest_data(np.arange(3))
 ARRAY = np.arange(1000, dtype=np.uint8).reshape(10, 100)
@@ -19,7 +72,7 @@ def folder(tmp_path, monkeypatch):
 
 
 class Build:
-    """Counts how often it is asked."""
+    """Counts its calls."""
 
     calls = 0
 
@@ -33,7 +86,7 @@ def test_an_array_is_built_once(folder):
     for _ in range(3):
         assert np.array_equal(cached_array("a", KEY, build), ARRAY)
     assert build.calls == 1
-    assert [path.name for path in folder.iterdir()] == [f"a-{KEY[:16]}.npz"]  # nothing half-written
+    assert [path.name for path in folder.iterdir()] == [f"a-{KEY[:16]}.npz"]  # and no partial file
     cached_array("a", digest_data(np.arange(4)), build)
     assert build.calls == 2
 
@@ -58,7 +111,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-def test_damaged_and_foreign_files_are_made_anew(folder, damage):
+def test_damaged_and_foreign_files_are_rebuilt(folder, damage):
     build = Build()
     cached_array("a", KEY, build)
     beside = folder / "other.txt"
@@ -71,13 +124,13 @@ def test_damaged_and_foreign_files_are_made_anew(folder, damage):
     assert beside.read_text() == "mine"
 
 
-def test_a_place_that_cannot_be_written_is_told(folder):
+def test_an_unwritable_cache_warns(folder):
     folder.write_text("a file where the directory should be")
     with pytest.warns(IsolatentWarning, match="cannot be written"):
         assert np.array_equal(cached_array("a", KEY, Build()), ARRAY)
 
 
-def test_a_build_that_fails_leaves_nothing(folder):
+def test_a_failed_build_leaves_no_file(folder):
     def build():
         raise RuntimeError("no")
 
@@ -86,8 +139,8 @@ def test_a_build_that_fails_leaves_nothing(folder):
     assert not folder.exists() or not list(folder.iterdir())
 
 
-def test_the_directory(monkeypatch, tmp_path):
+def test_the_directory_is_that_of_the_variable_or_the_platform(monkeypatch, tmp_path):
     monkeypatch.delenv("ISOLATENT_CACHE", raising=False)
-    assert cache_directory().name == "isolatent"
+    assert cache_directory() == user_cache_path("isolatent", appauthor=False)
     monkeypatch.setenv("ISOLATENT_CACHE", str(tmp_path))
     assert cache_directory() == tmp_path

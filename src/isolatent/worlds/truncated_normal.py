@@ -1,4 +1,4 @@
-"""An isotropic normal truncated to a hollow ball, exactly and at every scale."""
+"""Exact sampler of an isotropic normal truncated to a hollow ball, for every scale."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import math
 import torch
 from torch import Generator, Tensor
 
-from isolatent.worlds.directions import log_envelope, propose_directions, slope_of_log_envelope
-from isolatent.worlds.draws import accept_reject, uniforms
+from isolatent.worlds.sampling import (
+    draw_uniform,
+    log_envelope_mass,
+    log_envelope_slope,
+    propose_directions,
+    rejection_sample,
+)
 from isolatent.worlds.spaces import HollowBall, unit_rows
 
-__all__ = ["sample_hollow_normal"]
+__all__ = ["sample_truncated_normal"]
 
 
-def sample_hollow_normal(
+def sample_truncated_normal(
     space: HollowBall, center: Tensor, std: float, generator: Generator
 ) -> Tensor:
     r"""Draw :math:`y \sim N(c, \sigma^2)` given :math:`inner \le \|y\| \le outer`.
@@ -25,9 +30,9 @@ def sample_hollow_normal(
 
     .. math:: q(r) \propto r^{n-1} e^{-(r - |c|)^2/2\sigma^2} M(r|c|/\sigma^2)
 
-    and u from Wood's envelope. log q bends at least as much as the normal's -1/σ², so q lies under
-    a normal or exponential that touches it at its mode; both together accept about half or
-    more, whatever n, σ and c.
+    and u from Wood's envelope. The second derivative of log q is at most -1/σ², so q lies under a
+    normal or exponential that touches it at its mode. The acceptance rate is about one half or
+    more, for every n, σ and c.
     """
     n = space.n
     at = center.double()
@@ -36,12 +41,12 @@ def sample_hollow_normal(
 
     def log_q(r: Tensor, rows: Tensor) -> Tensor:
         bend = ((r - distance[rows]) / std).square() / 2
-        return (n - 1) * r.log() - bend + log_envelope(n, r * concentration[rows])
+        return (n - 1) * r.log() - bend + log_envelope_mass(n, r * concentration[rows])
 
     mode, slope = _mode(space, distance, std)
     all_rows = torch.arange(len(at), device=at.device)
     peak = log_q(mode, all_rows)
-    # At a bound where q still rises, an exponential fits better than a normal if it is steep.
+    # Where the mode is at a bound and q is steep there, an exponential is the tighter envelope.
     steep = slope.abs() * std > 0.8
     width = math.sqrt(2) * std
     erf_low, erf_high = (
@@ -51,7 +56,7 @@ def sample_hollow_normal(
     reach = torch.where(slope > 0, mode - space.inner, space.outer - mode)
 
     def propose(rows: Tensor, _: int) -> tuple[Tensor, Tensor]:
-        level = uniforms((len(rows), 1), generator, at)
+        level = draw_uniform((len(rows), 1), generator, at)
         low, high, here = erf_low[rows], erf_high[rows], rate[rows]
         normal = width * torch.special.erfinv(low + (high - low) * level)
         size = torch.log1p(level * torch.expm1(-here.abs() * reach[rows]))
@@ -61,21 +66,21 @@ def sample_hollow_normal(
         log_bound = torch.where(steep[rows], here * offset, -(offset / width).square())
         direction, log_ratio = propose_directions(axis[rows], r * concentration[rows], generator)
         log_ratio = log_ratio + log_q(r, rows) - peak[rows] - log_bound
-        accepted = uniforms((len(rows), 1), generator, at).log() <= log_ratio
+        accepted = draw_uniform((len(rows), 1), generator, at).log() <= log_ratio
         return r * direction, accepted.squeeze(-1)
 
     out = torch.empty_like(center)
-    accept_reject(out, propose, f"a normal with std {std:g} on {space!r}")
+    rejection_sample(out, propose, f"a normal with std {std:g} on {space!r}")
     return out
 
 
 def _mode(space: HollowBall, distance: Tensor, std: float) -> tuple[Tensor, Tensor]:
-    """Where log q is largest on [inner, outer], and its slope there: zero unless at a bound."""
+    """Return the mode of q on [inner, outer] and the slope of log q there, zero if interior."""
     n, concentration = space.n, distance / std**2
 
     def slope_at(r: Tensor) -> Tensor:
         pull = (distance - r) / std**2
-        return (n - 1) / r + pull + concentration * slope_of_log_envelope(n, r * concentration)
+        return (n - 1) / r + pull + concentration * log_envelope_slope(n, r * concentration)
 
     low, high = (torch.full_like(distance, bound) for bound in (space.inner, space.outer))
     slope_low, slope_high = slope_at(low), slope_at(high)

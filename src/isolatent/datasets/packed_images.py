@@ -1,26 +1,42 @@
-"""Binary images as bits: an eighth of a byte array, and less where images repeat one another."""
+"""Binary images as packed bits, in memory and in a cache on disk.
+
+A byte array takes eight times as much, and more where images are shifted copies of one another. The
+cache is in the directory that the environment variable ``ISOLATENT_CACHE`` names, else in the
+user's cache directory of the platform. Files are written atomically, and a file that is damaged or
+was not written by this module is built again.
+"""
 
 from __future__ import annotations
 
+import os
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from platformdirs import user_cache_path
 
-from isolatent.checks import check_integer
+from isolatent.checks import IsolatentWarning, check_integer
+from isolatent.files import atomic_write, digest_data
 
-__all__ = ["PackedImages"]
+__all__ = ["PackedImages", "cache_directory", "cached_array"]
+
+Array = NDArray[Any]
 
 
 class PackedImages:
-    r"""An array (M·P, H, W) of booleans: M windows, each of them shown at P places.
+    r"""A boolean array (M·P, H, W) of M windows, each at P places.
 
-    Image :math:`mP + p` is window :math:`m` with its corner at place :math:`p`, and zero elsewhere.
-    Images without such structure are their own windows, at one place.
+    Image :math:`mP + p` is window :math:`m` with its upper left corner at place :math:`p`, and zero
+    elsewhere. Images without such structure are windows of full size at a single place.
 
     Args:
-        bits: The windows (M, h·w/8), packed by ``np.packbits``: rows one after another, the
-            leftmost pixel in the highest bit.
+        bits: The windows (M, h·w/8), packed by ``np.packbits``: row by row, the leftmost pixel in
+            the highest bit.
         window: Height and width (h, w) of the windows; w is a multiple of 8.
         image: Height and width (H, W) of the images; by default those of the windows.
         places: Row and column (P, 2) of the windows' upper left corners; by default (0, 0).
@@ -64,14 +80,14 @@ class PackedImages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that are taken."""
+        """Number of bytes in memory."""
         return self.bits.nbytes + self.places.nbytes
 
     def __len__(self) -> int:
         return len(self.bits) * len(self.places)
 
     def __getitem__(self, index: Any) -> NDArray[np.bool_]:
-        """The images of an integer, a slice, or an array of integers or booleans."""
+        """Return the images at an integer, a slice, or an array of integers or booleans."""
         if isinstance(index, int | np.integer | slice):
             cells = np.asarray(range(len(self))[index])
         else:
@@ -93,7 +109,7 @@ class PackedImages:
         if self.window == self.image:
             return pixels
         images = np.zeros((len(cells), *self.image), dtype=bool)
-        # A view of every window of every image, so that each image takes its own in one step.
+        # A view of every window of every image, so that one assignment fills all images.
         views = np.lib.stride_tricks.sliding_window_view(
             images, self.window, axis=(1, 2), writeable=True
         )
@@ -103,3 +119,51 @@ class PackedImages:
 
     def __repr__(self) -> str:
         return f"PackedImages({self.shape}, {self.nbytes} bytes)"
+
+
+def cache_directory() -> Path:
+    """Return the directory of cached arrays."""
+    chosen = os.environ.get("ISOLATENT_CACHE")
+    return Path(chosen) if chosen else user_cache_path("isolatent", appauthor=False)
+
+
+def cached_array(name: str, key: str, build: Callable[[], Array]) -> Array:
+    """Return the cached array of this name and key, or build and cache it.
+
+    Args:
+        name: Prefix of the file name.
+        key: Hash of everything that the array depends on.
+        build: Returns the array.
+    """
+    path = cache_directory() / f"{name}-{key[:16]}.npz"
+    kept = _read(path, key)
+    if kept is not None:
+        return kept
+    array = build()
+    try:
+        _write(path, key, array)
+    except OSError as error:
+        warnings.warn(
+            f"{path} cannot be written ({error}); the array is built at each call",
+            IsolatentWarning,
+            3,
+        )
+    return array
+
+
+def _read(path: Path, key: str) -> Array | None:
+    try:
+        with np.load(path, allow_pickle=False) as archive:  # verifies the checksums of the zip file
+            array: Array = archive["array"]
+            whole = str(archive["key"]) == key and str(archive["digest"]) == digest_data(array)
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError):
+        return None
+    return array if whole else None
+
+
+def _write(path: Path, key: str, array: Array) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        np.savez(file, array=array, key=key, digest=digest_data(array))

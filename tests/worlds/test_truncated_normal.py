@@ -1,4 +1,4 @@
-"""The normal on a hollow ball follows its radial law, and its cosine that of von Mises–Fisher."""
+"""The truncated normal has its radial distribution, and cosines of a von Mises–Fisher."""
 
 import math
 
@@ -11,8 +11,8 @@ from isolatent.worlds import HollowBall, Normal
 
 
 @pytest.mark.parametrize("std", [0.15, 0.4, 5.0])
-def test_hollow_ball_truncation_by_its_radial_law(std, generator):
-    """Around the origin the radius of a truncated normal is a truncated chi."""
+def test_radius_around_the_origin_is_a_truncated_chi(std, generator):
+    """Around the origin the radius of a truncated normal is a truncated chi variable."""
     space = HollowBall(6, 0.4, 1.0)
     center = torch.zeros(20_000, 6, dtype=torch.float64)
     radius = Normal(std).sample(space, center, generator).norm(dim=-1).numpy()
@@ -24,10 +24,10 @@ def test_hollow_ball_truncation_by_its_radial_law(std, generator):
 @pytest.mark.parametrize("n", [2, 10, 40])
 @pytest.mark.parametrize("std", [0.02, 0.2, 1.0, 30.0])
 @pytest.mark.parametrize("at", [0.05, 0.75, 2.0])
-def test_hollow_ball_normal_around_any_centre_at_any_scale(n, std, at, generator):
+def test_radius_and_cosine_around_any_centre_at_any_scale(n, std, at, generator):
     """The squared radius is a truncated noncentral χ²; given r, the cosine is von Mises–Fisher's.
 
-    Its radial law is integrated on a grid, in a form that shares nothing with the sampler.
+    The radial density is integrated on a grid, independently of the sampler.
     """
     space = HollowBall(n, 0.5, 1.0)
     center = torch.zeros(8000, n, dtype=torch.float64)
