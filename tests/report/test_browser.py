@@ -116,7 +116,7 @@ def probe(folder, page, width, dark):
     """What the probe tells of a page in a frame of that width."""
     digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
     html = render_page(page)
-    html = html.replace("script-src ", f"script-src &#x27;sha256-{digest}&#x27; ", 1)
+    html = html.replace("script-src ", f"script-src &#39;sha256-{digest}&#39; ", 1)
     html = html.replace("</body>", f"<script>{PROBE}</script></body>")
     (folder / "page.html").write_text(html, encoding="utf-8")
     (folder / "frame.html").write_text(HARNESS.format(width))

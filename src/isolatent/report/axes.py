@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isolatent.report.markup import Markup, element, join
+from isolatent.report.elements import Markup, element, join
 
 __all__ = ["Axis", "Frame", "is_drawable", "number", "span", "tick", "ticks", "written"]
 

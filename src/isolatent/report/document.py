@@ -12,9 +12,8 @@ from pathlib import Path
 from isolatent import __version__
 from isolatent.files import write_whole
 from isolatent.report.colours import style_of_colours
-from isolatent.report.markup import Markup, element
+from isolatent.report.elements import Markup, element, facts_list
 from isolatent.report.page import Page
-from isolatent.report.parts import facts_list
 from isolatent.report.sections import cell_section
 from isolatent.report.table import results_table
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isolatent.report.axes import Frame, is_drawable, number, span, tick, written
-from isolatent.report.markup import Markup, element
+from isolatent.report.elements import Markup, element
 
 __all__ = ["Line", "bars", "evenly", "histogram", "lines", "picture", "points", "thinned"]
 

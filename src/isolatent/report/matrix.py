@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from isolatent.report.axes import number, tick
 from isolatent.report.colours import heat_level
+from isolatent.report.elements import Markup, element, join
 from isolatent.report.figures import picture
-from isolatent.report.markup import Markup, element, join
 
 __all__ = ["heat_map"]
 

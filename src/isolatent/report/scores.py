@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from isolatent.report.markup import Markup, element
+from isolatent.report.elements import Markup, element, part, scrolling
 from isolatent.report.page import Cell, Score
-from isolatent.report.parts import part
-from isolatent.report.table import score_name, scrolling
+from isolatent.report.table import score_name
 
 __all__ = ["intervals_part", "scores_part"]
 

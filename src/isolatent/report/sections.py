@@ -9,11 +9,10 @@ from typing import Any
 
 from isolatent.report import figures
 from isolatent.report.axes import is_drawable
+from isolatent.report.elements import Markup, element, facts_list, figure, join, part
 from isolatent.report.figures import Line
-from isolatent.report.markup import Markup, element, join
 from isolatent.report.matrix import heat_map
 from isolatent.report.page import Cell, Curve
-from isolatent.report.parts import facts_list, figure, part
 from isolatent.report.scores import intervals_part, scores_part
 from isolatent.report.strips import strips_part
 from isolatent.report.table import score_name, verdict_mark

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from isolatent.experiments.latent_traversal import DEAD
-from isolatent.report.markup import Markup, element
+from isolatent.report.elements import Markup, element, figure, part
 from isolatent.report.page import Cell
-from isolatent.report.parts import figure, part
 
 __all__ = ["strips_part"]
 

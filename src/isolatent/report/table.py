@@ -13,11 +13,11 @@ from isolatent.experiments.results import (
     seeds_text,
     spread_text,
 )
-from isolatent.report.markup import Markup, element, join
+from isolatent.report.elements import Markup, element, join, scrolling
 from isolatent.report.page import Row
 from isolatent.report.verdicts import KINDS, Verdict
 
-__all__ = ["results_table", "score_name", "scrolling", "verdict_mark"]
+__all__ = ["results_table", "score_name", "verdict_mark"]
 
 SCORE_NAMES = {
     "linear_r2": "R² (linear)",
@@ -132,8 +132,3 @@ def verdict_mark(verdict: Verdict) -> Markup:
     """A verdict as symbol, words and colour."""
     symbol = element("span", verdict.symbol, aria_hidden="true")
     return element("span", symbol, " ", verdict.text, class_=f"verdict {verdict.kind}")
-
-
-def scrolling(label: str, table: Markup) -> Markup:
-    """A box in which a wide table scrolls by itself; it takes the focus so that keys scroll it."""
-    return element("div", table, class_="scroll", role="region", aria_label=label, tabindex="0")
