@@ -17,7 +17,7 @@ from isolatent.cli.reproduce import write_overview
 from isolatent.experiments import Experiment, Store, find_experiment, list_experiments
 from isolatent.experiments.backends import map_runs
 from isolatent.report import is_report
-from isolatent.report.plots import can_draw
+from isolatent.report.plots import has_matplotlib
 
 SPEC = """
 title = "two sizes of a sphere"
@@ -59,7 +59,7 @@ def test_from_a_file_to_a_table(isolatent, spec):
     assert is_report(page)
     assert "| n2 | unsupervised | linear_r2 |" in table.read_text()
     drawn = (spec.parent / "out" / "mine.png").is_file()
-    assert drawn == can_draw()
+    assert drawn == has_matplotlib()
     assert drawn or "matplotlib is missing" in first.out
     page.write_text("precious")
     again = isolatent(*command, "--quiet")
@@ -194,7 +194,7 @@ def stored(spec):
 
 @pytest.mark.parametrize("name", ["t.md", "t.csv", "t.parquet", "t.png"])
 def test_an_export_replaces_nothing_unless_it_is_told_to(isolatent, stored, tmp_path, name):
-    if name == "t.png" and not can_draw():
+    if name == "t.png" and not has_matplotlib():
         pytest.skip("needs the extra [bench]")
     target, command = tmp_path / name, ("results", "out", "--export", name)
     target.write_text("precious")
@@ -209,7 +209,7 @@ def test_an_export_replaces_nothing_unless_it_is_told_to(isolatent, stored, tmp_
     assert target.read_bytes() == written
 
 
-@pytest.mark.skipif(not can_draw(), reason="needs the extra [bench]")
+@pytest.mark.skipif(not has_matplotlib(), reason="needs the extra [bench]")
 def test_the_exported_figure_is_the_one_that_reproduce_draws(isolatent, stored, tmp_path):
     write_overview(tmp_path / "out")
     assert isolatent("results", "out", "--export", "own.png").code == 0

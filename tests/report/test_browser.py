@@ -65,8 +65,8 @@ addEventListener("load", () => {
   }).map((e) => e.outerHTML);
   const table = document.querySelector("table.results");
   if (table) {
-    const heads = [...table.tHead.rows[0].cells];
-    const read = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].textContent);
+    const heads = [...table.tHead.rows[0].sections];
+    const read = (k) => [...table.tBodies[0].rows].map((row) => row.sections[k].textContent);
     told.sorts = {};
     heads.forEach((head, k) => {
       const button = head.querySelector("button");
@@ -188,7 +188,11 @@ def test_strips_are_drawn_and_fit(pages, tmp_path, width, dark):
     told = probe(tmp_path, pages["images"], width, dark)
     assert told["overflow"] <= 0
     assert told["faint"] == []
-    assert len(told["images"]) == sum(len(cell.strips.rows) for cell in pages["images"].cells) == 5
+    assert (
+        len(told["images"])
+        == sum(len(section.traversal.rows) for cell in pages["images"].sections)
+        == 5
+    )
     for image in told["images"]:
         assert image["drawn"]
         assert image["named"]

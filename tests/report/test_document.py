@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isolatent.experiments.results import Row as Result
+from isolatent.experiments.results import Row
 from isolatent.report import (
-    Cell,
+    Comparison,
     Curve,
-    Moment,
+    CurvePoint,
     Page,
-    Row,
     Scatter,
     Score,
+    Section,
     Verdict,
     is_report,
     page_of_runs,
     render_page,
     write_report,
 )
-from isolatent.report.colours import HEAT_LEVELS, PALETTES, contrast, style_of_colours
-from isolatent.report.page import Strips
+from isolatent.report.colours import HEAT_LEVELS, PALETTES, colour_style, contrast
+from isolatent.report.page import LatentTraversal
 
 VOID = {"meta", "br", "hr", "wbr", "link"}
 
@@ -66,23 +66,23 @@ class Outline(HTMLParser):
 
 def page_with(text):
     """A page that shows the text wherever a person's text can come."""
-    moments = tuple(Moment(k, 1 / k, 2 / k, 1.0, 3.0, 0.5) for k in (1, 2, 3))
+    points = tuple(CurvePoint(k, 1 / k, 2 / k, 1.0, 3.0, 0.5) for k in (1, 2, 3))
     numbers = ((0.1, 0.9), (0.8, 0.2), (0.3, 0.4))
     verdict = Verdict("missed", text)
-    cell = Cell(
+    section = Section(
         text,
         verdict,
         ((text, text),),
-        (Score(text, text, text, promised=True),),
+        (Score(text, text, text, guaranteed=True),),
         (Score(text, text, text),),
-        (Curve(text, moments),),
+        (Curve(text, points),),
         text,
         numbers,
         Scatter(numbers, numbers),
         (text, text, text),
         (text,),
         text,
-        Strips("nearest", ("iVBORw0KGgo=", "iVBORw0KGgo="), 9, 64),
+        LatentTraversal("nearest", ("iVBORw0KGgo=", "iVBORw0KGgo="), 9, 64),
         numbers,
         (1.0, 2.0),
         (),
@@ -99,14 +99,14 @@ def page_with(text):
         (text,),
     )
     rows = tuple(
-        Row(
+        Comparison(
             text,
-            Result(name, text, text, text, 50.0, 1.0, "mean", 3, 3, 60.0, None, -10.0, text),
+            Row(name, text, text, text, 50.0, 1.0, "mean", 3, 3, 60.0, None, -10.0, text),
             verdict,
         )
         for name in (text, f"{text}2")
     )
-    return Page(text, (text,), rows, (cell,), ((text, text),))
+    return Page(text, (text,), rows, (section,), ((text, text),))
 
 
 @pytest.fixture(scope="module")
@@ -199,14 +199,14 @@ def test_text_can_be_read(scheme):
 
 
 def test_figures_on_a_heat_map_can_be_read():
-    levels = re.findall(r"--back: (#\w+); --front: (#\w+);", style_of_colours())
+    levels = re.findall(r"--back: (#\w+); --front: (#\w+);", colour_style())
     assert len(levels) == 2 * (HEAT_LEVELS + 1)
     assert min(contrast(*pair) for pair in levels) >= 4.5
 
 
 def test_an_empty_page_and_an_empty_cell_are_pages():
     Outline(render_page(Page("nothing")))
-    Outline(render_page(Page("little", cells=(Cell("empty"),))))
+    Outline(render_page(Page("little", sections=(Section("empty"),))))
     Outline(render_page(page_of_runs([])))
 
 

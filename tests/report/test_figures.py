@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from isolatent.report.axes import Axis, span, ticks
-from isolatent.report.figures import Line, bars, evenly, histogram, lines, points, thinned
-from isolatent.report.matrix import heat_map
+from isolatent.report.figures import (
+    Line,
+    bars,
+    evenly_spaced,
+    heat_map,
+    histogram,
+    lines,
+    points,
+    thinned,
+)
 
 anything = st.floats(allow_nan=True, allow_infinity=True)
 columns = st.lists(anything, min_size=1, max_size=30)
@@ -56,6 +64,6 @@ def test_thinning_keeps_the_mean_and_the_order(count, most):
     assert len(thin_xs) == min(count, most)
     assert thin_xs == sorted(thin_xs)
     assert thin_ys == pytest.approx([2 * x for x in thin_xs])
-    chosen = evenly(count, most)
+    chosen = evenly_spaced(count, most)
     assert len(chosen) == len(set(chosen)) == min(count, most)
     assert max(chosen) < count

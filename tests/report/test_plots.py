@@ -20,7 +20,7 @@ from isolatent.report import plots
 )
 def test_sweeps_of_the_papers(name, label, series):
     names = [cell.name for cell in find_experiment(name).cells]
-    found = plots.swept(names)
+    found = plots.find_sweep(names)
     if label is None:
         assert found is None
         return
@@ -31,7 +31,7 @@ def test_sweeps_of_the_papers(name, label, series):
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setattr(plots, "can_draw", lambda: False)
+    monkeypatch.setattr(plots, "has_matplotlib", lambda: False)
     with pytest.raises(ValueError, match=r"isolatent\[bench\]"):
         plots.write_figure([], tmp_path / "a.png")
 

@@ -72,13 +72,13 @@ def test_runs_become_rows(results):
         "missing",
         "nothing published",
     ]
-    first = page.table[0].result
+    first = page.table[0].row
     assert first.seeds == first.runs == 3
     assert first.ours == pytest.approx(99.1)
-    assert ("Run shown below", "seed 1, the median") in page.cells[0].facts
-    assert page.cells[4].learned == (5, 9, 16, 21)
-    assert page.cells[4].paired
-    assert page.cells[5].errors == ("seed 0 diverged: the loss is nan at step 12",)
+    assert ("Run shown below", "seed 1, the median") in page.sections[0].facts
+    assert page.sections[4].learned == (5, 9, 16, 21)
+    assert page.sections[4].paired
+    assert page.sections[5].errors == ("seed 0 diverged: the loss is nan at step 12",)
     assert (
         "Not reached: "
         + ", ".join(
@@ -92,7 +92,7 @@ def test_runs_become_rows(results):
 def test_the_page_has_the_numbers_of_the_table(results):
     """There is one arithmetic, that of ``isolatent results``."""
     rows = [row for experiment, records in results for row in rows_of(experiment, records)]
-    shown = [row.result for row in page_of_runs(results).table]
+    shown = [compared.row for compared in page_of_runs(results).table]
     assert shown == [row for row in rows if row.approach == "unsupervised"]
 
 
@@ -101,8 +101,8 @@ def test_the_order_of_the_seeds_does_not_matter(run_of, cell_of, results_of):
     one, other = (
         page_of_runs([results_of([cell_of("a")], part)]) for part in (records, records[::-1])
     )
-    assert one.table[0].result.ours == pytest.approx(other.table[0].result.ours)
-    assert one.cells[0].scatter == other.cells[0].scatter
+    assert one.table[0].row.ours == pytest.approx(other.table[0].row.ours)
+    assert one.sections[0].scatter == other.sections[0].scatter
 
 
 @settings(max_examples=80, deadline=None)
@@ -123,22 +123,22 @@ def test_what_a_run_lacks_or_garbles_is_not_shown(run_of, cell_of, results_of, d
 
 def test_the_same_experiment_twice_has_two_headings(results):
     page = page_of_runs([results[0], results[0]])
-    assert len({cell.name for cell in page.cells}) == len(page.cells) == 14
+    assert len({cell.name for cell in page.sections}) == len(page.sections) == 14
 
 
 def test_weights_of_several_ways_stand_in_a_row(run_of, cell_of, results_of):
     scale = {"name": "weight", "learned": [[1.0, 2.0], [3.0, 4.0]], "true": [[1, 2], [3, 5]]}
     run = run_of("a", scale=scale)
-    (cell,) = page_of_runs([results_of([cell_of("a")], [run])]).cells
+    (cell,) = page_of_runs([results_of([cell_of("a")], [run])]).sections
     assert (cell.learned, cell.truth) == ((1.0, 2.0, 3.0, 4.0), (1, 2, 3, 5))
 
 
 def test_real_runs_are_shown(reproduced):
     page = page_of_runs(read_results(reproduced.parent))  # also from a directory above
-    vmf, two, unfit = page.cells
+    vmf, two, unfit = page.sections
     assert [row.verdict.kind for row in page.table] == ["missed", "missed", "failed"]
     assert page.summary[0] == "Three worlds, hardly trained. Twenty steps teach nothing."
-    assert {score.of for score in vmf.scores} == {
+    assert {score.label for score in vmf.scores} == {
         "observations as they are",
         "observations as they are, paper",
         "trained on the factors",
@@ -146,7 +146,7 @@ def test_real_runs_are_shown(reproduced):
         "recovered, paper",
     }
     for cell, n in ((vmf, 3), (two, 4)):
-        assert [len(curve.moments) > 0 for curve in cell.curves] == [True, True]
+        assert [len(curve.points) > 0 for curve in cell.curves] == [True, True]
         assert np.shape(cell.correlations) == (n, n)
         assert np.min(cell.correlations) >= 0
         assert np.shape(cell.scatter.true) == np.shape(cell.scatter.codes)
@@ -166,8 +166,8 @@ def test_medians_are_shown_where_the_cell_asks_for_them(run_of, cell_of, results
     ]
     median, mean = cell_of("a", centre="median"), cell_of("b")
     page = page_of_runs([results_of([median], records)])
-    assert ("Ours (median), R² (linear)", "60.10 ± 10.10 %") in page.cells[0].facts
-    assert any(score.text == "60.10 ± 10.10 %" for score in page.cells[0].scores)
+    assert ("Ours (median), R² (linear)", "60.10 ± 10.10 %") in page.sections[0].facts
+    assert any(score.text == "60.10 ± 10.10 %" for score in page.sections[0].scores)
     html = render_page(page)
     assert "Ours (median ± MAD) [%]" in html
     assert "Medians ± median absolute deviations (MAD) over seeds" in html

@@ -28,7 +28,7 @@ from isolatent.experiments.results import FORMATS, rows_of
 from isolatent.files import file_name, write_whole
 
 if TYPE_CHECKING:
-    from isolatent.report.stored import Results
+    from isolatent.report.records import Results
 
 __all__ = ["print_experiments", "run_reproduce", "run_results", "write_overview"]
 
@@ -92,7 +92,7 @@ def run_reproduce(
 def write_overview(out: Path) -> None:
     """Write or refresh the page, the table and a figure of each experiment in a directory."""
     from isolatent.report import is_report, page_of_runs, read_results, write_report
-    from isolatent.report.plots import can_draw
+    from isolatent.report.plots import has_matplotlib
 
     results = read_results(out)
     if not results:
@@ -111,7 +111,7 @@ def write_overview(out: Path) -> None:
     else:
         _write_table(table, rows)
         written.append(table)
-    if can_draw():
+    if has_matplotlib():
         for name in dict.fromkeys(row.experiment for row in rows):
             figure = out / f"{file_name(name)}.png"
             _write_figure(figure, results, [row for row in rows if row.experiment == name])
@@ -157,12 +157,12 @@ def _rows(results: Sequence[Results]) -> list[Row]:
 
 
 def _write_figure(target: Path, results: Sequence[Results], rows: Sequence[Row]) -> None:
-    from isolatent.report.plots import distances, write_figure
+    from isolatent.report.plots import marginal_distances, write_figure
 
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for experiment, records in results:
         by_name.setdefault(str(experiment["name"]), []).extend(records)
-    write_figure(rows, target, {name: distances(own) for name, own in by_name.items()})
+    write_figure(rows, target, {name: marginal_distances(own) for name, own in by_name.items()})
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isolatent.report.table import score_name
+from isolatent.report.tables import score_name
 
 
 @pytest.mark.parametrize(
