@@ -1,4 +1,4 @@
-"""Plots never fail on what a run may hold, and put values where they belong."""
+"""Figures of arbitrary numbers, and subsampling."""
 
 import re
 
@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isolatent.report.axes import Axis, span, ticks
 from isolatent.report.figures import (
     Line,
     bars,
@@ -42,23 +41,8 @@ def test_bars_can_be_drawn(values):
     assert bars("k", "t", values, LABELS).count("Z") == len(values)
 
 
-@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
-def test_ticks_are_few_and_within(low, width):
-    low, high = span([low, low + width])
-    marks = ticks(low, high)
-    assert 2 <= len(marks) <= 7
-    slack = 1e-6 * (high - low)
-    assert all(low - slack <= mark <= high + slack for mark in marks)
-    assert marks == sorted(set(marks))
-
-
-def test_an_axis_maps_its_ends_to_its_ends():
-    axis = Axis(-1.0, 3.0, 200.0, 20.0)
-    assert (axis.at(-1), axis.at(3), axis.at(1)) == (200, 20, pytest.approx(110))
-
-
 @given(st.integers(1, 500), st.integers(1, 100))
-def test_thinning_keeps_the_mean_and_the_order(count, most):
+def test_thinning_keeps_means_and_order(count, most):
     xs = list(range(count))
     thin_xs, thin_ys = thinned(xs, [2.0 * x for x in xs], most)
     assert len(thin_xs) == min(count, most)

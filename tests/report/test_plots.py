@@ -1,4 +1,4 @@
-"""What is swept is seen in the names; pictures are drawn where matplotlib is."""
+"""Sweeps found in the names of cells, and figures drawn by matplotlib."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_sweeps_of_the_papers(name, label, series):
         assert [x for x, _ in points] == sorted({x for x, _ in points})
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setattr(plots, "has_matplotlib", lambda: False)
     with pytest.raises(ValueError, match=r"isolatent\[bench\]"):
         plots.write_figure([], tmp_path / "a.png")

@@ -52,7 +52,7 @@ def render_page(page: Page) -> str:
         >>> render_page(Page("A <page>")).count("A &lt;page&gt;")
         2
     """
-    anchors = [f"cell{k + 1}" for k in range(len(page.sections))]
+    anchors = [f"section{k + 1}" for k in range(len(page.sections))]
     links = {section.name: key for section, key in zip(page.sections, anchors, strict=True)}
     style = colour_style() + "\n" + _file("style.css")
     script = _file("behaviour.js")

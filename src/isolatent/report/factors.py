@@ -12,12 +12,12 @@ __all__ = ["codes_part", "factors_part", "traversal_part"]
 MAX_PANELS = 20  # of small multiples
 RULED_COLUMNS = 9  # images in a row between which the style sheet draws lines
 ALIGNMENTS = {
-    "assignment": "after the best assignment, and with the sign that correlates",
-    "linear": "after the best linear map, fitted on other observations",
+    "assignment": "after the optimal assignment, with positive signs",
+    "linear": "after a linear regression fitted to other observations",
 }
 TRAVERSAL_KINDS = {
-    "decoded": "what the decoder draws for them",
-    "nearest": "the image, of many, whose codes are nearest (the moved one counts most)",
+    "decoded": "the decoder’s output",
+    "nearest": "the stored image with the nearest codes (the varied code has the largest weight)",
 }
 
 
@@ -34,13 +34,13 @@ def factors_part(section: Section, anchor: str) -> Markup | None:
             ("true factor", "code" if section.traversal else "recovered factor"),
             section.factors,
         )
-        caption = f"|Correlation| of each true factor with each recovered one{how}."
+        caption = f"|Correlation| of each true factor with each recovered factor{how}."
         if section.traversal:
             caption = "|Rank correlation| of each true factor with each code."
             if section.categories:
                 caption += (
-                    f" Of a category ({', '.join(section.categories)}), the root of the share of "
-                    "the variance of a code’s ranks that lies between its values."
+                    f" For a categorical factor ({', '.join(section.categories)}): the square root "
+                    "of the share of the variance of a code’s ranks between categories."
                 )
         shown.append(figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
     scatter = section.scatter
@@ -59,7 +59,7 @@ def factors_part(section: Section, anchor: str) -> Markup | None:
             )
             for k, (true, code) in enumerate(columns[:MAX_PANELS])
         ]
-        caption = f"Each true factor against the recovered one{how}."
+        caption = f"Recovered against true factors{how}."
         shown.append(
             figure(
                 f"{anchor}-scatter",
@@ -103,28 +103,29 @@ def traversal_part(section: Section, anchor: str) -> Markup | None:
                 element(
                     "img",
                     src=f"data:image/png;base64,{row}",
-                    alt=f"Images while code {k + 1} grows{label}",
+                    alt=f"Traversal of code {k + 1}{label}",
                     width=str(traversal.columns * traversal.size),
                     height=str(traversal.size),
                 ),
-                class_="strip nine" if traversal.columns == RULED_COLUMNS else "strip",
+                class_="row nine" if traversal.columns == RULED_COLUMNS else "row",
             ),
         )
         for k, row in enumerate(traversal.rows)
     ]
     caption = (
-        "Each code from its 2nd to its 98th percentile, left to right, the others as in one image "
-        f"in the middle; shown is {TRAVERSAL_KINDS.get(traversal.kind, traversal.kind)}."
+        "Each row varies one code from its 2nd to its 98th percentile and keeps the other codes at "
+        "those of a central image. Each image is "
+        f"{TRAVERSAL_KINDS.get(traversal.kind, traversal.kind)}."
     )
     if section.correlations and section.factors:
-        caption += " Beside a code stands the factor with which it correlates most."
+        caption += " The label names the factor with the largest correlation."
     if any(map(_is_inactive, traversal.spreads)):
         caption += (
-            f" A code is almost dead if its standard deviation is below {100 * DEAD:g} % of the "
-            "largest: it says next to nothing, whatever it correlates with."
+            f" A code is inactive if its standard deviation is below {100 * DEAD:g} % of the "
+            "largest; its correlations carry little information."
         )
-    shown = figure(f"{anchor}-strips", caption, *rows, class_="strips")
-    return part("What each code does", shown)
+    shown = figure(f"{anchor}-traversal", caption, *rows, class_="traversal")
+    return part("Latent traversals", shown)
 
 
 def _is_inactive(spread: float) -> bool:
@@ -135,7 +136,7 @@ def _code_label(section: Section, code: int) -> str:
     """Say that a code is inactive, or name the factor with which it correlates most."""
     spreads = section.traversal.spreads if section.traversal is not None else ()
     if code < len(spreads) and _is_inactive(spreads[code]):
-        return f": almost dead, {spreads[code]:.2g} of the largest standard deviation"
+        return f": inactive, {spreads[code]:.2g} of the largest standard deviation"
     column = [row[code] for row in section.correlations if code < len(row)]
     if not column or len(section.factors) != len(column):
         return ""

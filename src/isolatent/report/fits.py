@@ -169,17 +169,17 @@ def _facts(model: ContrastiveICA) -> Facts:
     ]
     history = model.history_
     if history:
-        end = history[-max(1, math.ceil(LAST_SHARE * len(history))) :]
+        last = history[-max(1, math.ceil(LAST_SHARE * len(history))) :]
         facts.append(("Steps", str(history[-1].number)))
-        facts.append(("Loss in the end", f"{np.mean([step.loss for step in end]):.4g}"))
+        facts.append(("Final loss", f"{np.mean([step.loss for step in last]):.4g}"))
         held_out = [step.held_out for step in history if step.held_out is not None]
         if held_out:
-            facts.append(("Held-out loss in the end", f"{held_out[-1]:.4g}"))
-        found = [step.information for step in end if step.information is not None]
-        if found:
-            most = end[-1].loss + (end[-1].information or 0.0)
+            facts.append(("Final held-out loss", f"{held_out[-1]:.4g}"))
+        information = [step.information for step in last if step.information is not None]
+        if information:
+            most = last[-1].loss + (last[-1].information or 0.0)
             facts.append(
-                ("Information found", f"{np.mean(found):.3g} of at most {most:.3g} nats (log B)")
+                ("Information", f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)")
             )
     return tuple(facts)
 

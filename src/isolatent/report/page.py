@@ -30,8 +30,8 @@ Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
 # Labels of the representations that are scored.
 APPROACH_LABELS = {
-    "identity": "observations as they are",
-    "supervised": "trained on the factors",
+    "identity": "raw observations",
+    "supervised": "supervised encoder",
     "unsupervised": "recovered",
 }
 # From the worst to the best.

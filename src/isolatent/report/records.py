@@ -114,8 +114,8 @@ def _matrix(value: Any) -> Matrix:
     """Return rows of equal length; nothing if the value is not a matrix."""
     rows = tuple(
         tuple(math.nan if (v := read_number(item)) is None else v for item in row)
-        for row in (value if isinstance(value, Sequence) else ())
-        if isinstance(row, Sequence)
+        for row in (value if isinstance(value, list | tuple) else ())
+        if isinstance(row, list | tuple)
     )
     return rows if len({len(row) for row in rows}) == 1 and rows[0] else ()
 

@@ -90,7 +90,7 @@ def judge(row: Row) -> Verdict:
         harmless = row.published is None and row.verdict != "failed"
         return Verdict("open" if harmless else kind, row.verdict)
     if lost:
-        text = f"{row.verdict}; {lost} of {row.runs} runs gave no score"
+        text = f"{row.verdict}; {lost} of {row.runs} runs without a score"
         return Verdict("failed" if row.published is not None else kind, text)
     return Verdict(kind, row.verdict)
 
@@ -176,7 +176,7 @@ def _summary(table: Sequence[Comparison]) -> tuple[str, ...]:
             bad.setdefault(compared.section, []).append(score_name(compared.row.metric))
     several = any(len(scores) > 1 for scores in bad.values())
     parts = (f"{name} ({', '.join(scores)})" if several else name for name, scores in bad.items())
-    return (f"{rows}: {counted}." if table else "There are no runs.",) + (
+    return (f"{rows}: {counted}." if table else "No runs.",) + (
         (f"Not reached: {'; '.join(parts) if several else ', '.join(parts)}.",) if bad else ()
     )
 
@@ -241,7 +241,7 @@ def _guarantee(spec: Mapping[str, Any], record: Record) -> Mapping[str, Any] | N
         except ValidationError:
             pass
     card = record.get("guarantee")
-    return card if isinstance(card, Mapping) else None
+    return card if isinstance(card, Mapping) and "equivalence" in card else None
 
 
 def _rerun_command(command: Any) -> str | None:

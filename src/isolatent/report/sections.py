@@ -53,12 +53,12 @@ def render_section(section: Section, anchor: str, folded: bool) -> Markup:
         element("p", verdict_mark(section.verdict)) if section.verdict is not None else None,
         facts_list(section.facts),
         *(
-            element("p", element("strong", "A run gave no score: "), error, class_="error")
+            element("p", element("strong", "Run without a score: "), error, class_="error")
             for error in section.errors
         ),
         *body,
         id=anchor,
-        class_="cell",
+        class_="entry",
         aria_labelledby=f"{anchor}-name",
     )
 
@@ -90,16 +90,18 @@ def _training_part(section: Section, anchor: str) -> Markup | None:
             panels.append(figures.lines(key, title, drawn, ("step", label), level=level))
     if not panels:
         return None
-    caption = "Training, step by step"
+    caption = "Training curves"
     if several:
-        caption += f": one line for each of {len(curves)} runs"
+        caption += f", one line for each of {len(curves)} runs"
     if any(p.held_out is not None for curve in curves for p in curve.points):
         caption += (
-            ". Held-out pairs are told apart among all of them at once, so that their loss may lie "
-            "at another level than that of a training batch"
+            ". The held-out loss contrasts all held-out pairs at once, so its level may differ "
+            "from that of a training batch"
         )
     if in_nats:
-        caption += ". Information is what a pair is known to share, at least: log B − loss"
+        caption += (
+            ". Information is the lower bound log B − loss on the mutual information of a pair"
+        )
     return part("Training", figure(f"{anchor}-training", f"{caption}.", *panels, class_="panels"))
 
 
@@ -134,14 +136,14 @@ def _weights_part(section: Section, anchor: str) -> Markup | None:
             truth,
             learned,
             ("true weight", "learned weight"),
-            f"Learned weights against true ones: {described}.",
+            f"Learned against true weights: {described}.",
             diagonal=True,
         )
-        order = "of each factor" if section.paired else "both sorted"
-        caption = f"Learned weights Λ̂ against the true ones, {order}; on the line they agree."
+        order = "one point for each factor" if section.paired else "both sorted"
+        caption = f"Learned against true weights Λ̂, {order}; points on the line agree."
     else:
         picture = figures.bars(key, "Weights Λ̂", learned, ("code", "learned weight"))
-        caption = "Learned weights Λ̂, one for each code."
+        caption = "Learned weights Λ̂ of the codes."
     return part("Learned weights", figure(key, caption, picture, class_="panels"))
 
 
@@ -153,10 +155,12 @@ def _guarantee_part(section: Section) -> Markup | None:
     gap = str(card.get("gap") or "")
     if claim:
         head = join(
-            "The recovered factors are the true ones up to: ", element("strong", str(claim))
+            "The recovered factors equal the true ones up to: ", element("strong", str(claim))
         )
     else:
-        head = join(element("strong", "No guarantee: "), gap or "no theorem is known for this")
+        head = join(
+            element("strong", "No guarantee: "), gap or "no theorem is known for these assumptions"
+        )
     assumptions = [a for a in card.get("assumptions") or () if isinstance(a, Mapping)]
     items = [
         element(
@@ -171,20 +175,20 @@ def _guarantee_part(section: Section) -> Markup | None:
     facts = tuple(
         (label, str(text))
         for label, text in (
-            ("Score that counts", score_name(str(card.get("metric") or ""))),
+            ("Metric", score_name(str(card.get("metric") or ""))),
             ("Theorem", card.get("reference")),
             ("Gap", gap if claim else ""),
-            ("Besides", card.get("consequence")),
+            ("Consequence", card.get("consequence")),
             ("Blocks of codes", " ".join(str(list(b)) for b in blocks) if blocks else ""),
         )
         if text
     )
     return part(
-        "What may be claimed",
+        "Guarantee",
         element(
             "div",
             element("p", head, class_="claim"),
-            join(element("p", "If all of this holds:"), element("ul", *items, class_="checklist"))
+            join(element("p", "Assumptions:"), element("ul", *items, class_="checklist"))
             if items
             else None,
             facts_list(facts),
@@ -196,7 +200,7 @@ def _guarantee_part(section: Section) -> Markup | None:
 def _command_part(section: Section, anchor: str) -> Markup | None:
     shown: list[Markup] = []
     if section.command:
-        note = "A run that is finished in a directory is not done again there; hence --out."
+        note = "Finished runs in a directory are skipped; --out names a new one."
         shown.append(
             element(
                 "div",
@@ -224,4 +228,4 @@ def _command_part(section: Section, anchor: str) -> Markup | None:
                 element("pre", element("code", text), tabindex="0"),
             )
         )
-    return part("To run it again", *shown) if shown else None
+    return part("Command and specification", *shown) if shown else None

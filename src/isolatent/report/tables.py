@@ -75,7 +75,7 @@ def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str])
     )
     table = element(
         "table",
-        element("caption", "Ours beside the paper’s, one line for each row", class_="unseen"),
+        element("caption", "Our scores beside the published ones", class_="unseen"),
         element("thead", element("tr", *heads)),
         element(
             "tbody", *(_table_row(compared, anchors, several, mixed) for compared in comparisons)
@@ -84,14 +84,14 @@ def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str])
         aria_describedby="results-rule",
     )
     rule = (
-        f"{_centre_names(centres)} over seeds, in per cent. A row is reached if it is within the "
-        f"paper’s own spread or {CLOSE:g} points of its figure, or above; red rows are not. Where "
-        "the paper shows or claims that factors are not identified, less than "
+        f"{_centre_names(centres)} over seeds, in per cent. A published score is reached if ours "
+        f"is above it, within the paper’s spread or within {CLOSE:g} points; rows in red did not "
+        "reach it. Where the paper shows or claims that factors are not identified, a score below "
         f"{NOT_IDENTIFIED:g} % fails as published or claimed. Press a heading to sort."
     )
     return join(
         element("p", rule, id="results-rule", class_="muted"),
-        scrolling("Results, ours beside the paper’s", table),
+        scrolling("Our scores beside the published ones", table),
     )
 
 
@@ -114,7 +114,7 @@ def _table_row(
         element(
             "th", name if anchor is None else element("a", name, href=f"#{anchor}"), scope="row"
         ),
-        element("td", verdict_mark(verdict), data_value=verdict.rank, class_="told"),
+        element("td", verdict_mark(verdict), data_value=verdict.rank, class_="outcome"),
         _numeric(row.ours, ours_text(row, mixed)),
         _numeric(row.published, spread_text(row.published, row.spread)),
         _numeric(row.difference, _signed(row.difference)),
@@ -155,7 +155,7 @@ def scores_part(section: Section) -> Markup | None:
     note = None
     if guaranteed := {score.metric for score in section.scores if score.guaranteed}:
         listed = ", ".join(score_name(metric) for metric in metrics if metric in guaranteed)
-        note = element("p", f"In bold: {listed}, which the guarantee is about.")
+        note = element("p", f"In bold: {listed}, the metric of the guarantee.")
     return part("Scores", scrolling(f"Scores of {section.name}", table), note)
 
 
@@ -172,11 +172,11 @@ def intervals_part(section: Section) -> Markup | None:
         },
     )
     note = (
-        "Each run’s scores with 95 % intervals, in per cent. They come from resampling the points "
-        "on which a trained model is scored; how much trainings differ is seen between the runs."
+        "Scores of each run with 95 % bootstrap intervals, in per cent. An interval covers the "
+        "sampling of the test points; the variation between trainings is that between the runs."
     )
-    shown = scrolling(f"Scores of each run of {section.name}, with intervals", table)
-    return part("Each run", shown, element("p", note))
+    shown = scrolling(f"Scores of each run of {section.name} with intervals", table)
+    return part("Runs", shown, element("p", note))
 
 
 def _metrics_and_labels(scores: Sequence[Score]) -> tuple[list[str], list[str]]:
