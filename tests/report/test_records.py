@@ -23,13 +23,10 @@ FIELDS = {
     "correlation": ([[0.5, -1.0], [0.1, 0.2]], read_absolute),
     "scatter": ({"true": [[1.0]], "recovered": [[2.0]]}, read_scatter),
     "scale": ({"learned": 9.8, "true": 10.0}, lambda value: read_weights(value)[0]),
-    **{
-        key: (
-            {"kind": "nearest", "rows": ["iVBO"], "columns": 9, "size": 64},
-            lambda value, key=key: read_traversal({key: value}),
-        )
-        for key in ("latent_traversal", "strips")
-    },
+    "strips": (
+        {"kind": "nearest", "rows": ["iVBO"], "columns": 9, "size": 64},
+        lambda value: read_traversal({"strips": value}),
+    ),
 }
 MALFORMED = [None, [], {}, "text", 3, [[1], [1, 2]], [{}], math.nan, {"true": [[1.0]]}]
 
@@ -50,7 +47,7 @@ def test_a_malformed_field_is_not_read(field, value):
     "value", [{"rows": 3}, {"rows": ["a"]}, {"rows": ["a"], "columns": "x", "size": 8}], ids=repr
 )
 def test_an_incomplete_traversal_is_not_read(value):
-    assert read_traversal({"latent_traversal": value}) is None
+    assert read_traversal({"strips": value}) is None
 
 
 def test_weights_of_several_ways_are_concatenated():

@@ -1,9 +1,11 @@
-"""Fitting a model to files. All that can be wrong is found before training starts."""
+"""Fit a model to files; all arguments and data are checked before training starts."""
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,14 +16,13 @@ import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
-from isolatent.cli.output import LARGEST_SEED, command_line
-from isolatent.cli.report import REPORT
+from isolatent.cli.model import REPORT_FILE
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA, Step
 
-__all__ = ["Beliefs", "Place", "Run", "check_out", "resume_advice", "run_fit"]
+__all__ = ["Beliefs", "Place", "Run", "check_out", "command_line", "resume_advice", "run_fit"]
 
 MOST_COMPONENTS = 10  # unless more are asked for
 LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
@@ -86,7 +87,6 @@ class Run:
     def check(self) -> None:
         """Raise an error about the first setting that cannot be."""
         check_one_of("--loss", self.loss, LOSSES)
-        check_integer("--random-state", self.random_state, at_least=0, at_most=LARGEST_SEED)
         for name, value, at_least in (
             ("--n-components", self.n_components, 1),
             ("--max-steps", self.max_steps, 1),
@@ -129,12 +129,12 @@ class Place:
 
 
 def run_fit(data: Path, data_pos: Path | None, beliefs: Beliefs, run: Run, place: Place) -> None:
-    """Check everything, train, save and say what came of it."""
+    """Check the arguments and the data, train, save the model and print its guarantee."""
     run.check()
     place.check()
     if data_pos is not None and run.lag is not None:
-        raise ValueError("--lag is for a series in one file; two files hold pairs already")
-    if place.is_first:  # the others start when the first has made files already
+        raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
+    if place.is_first:  # the others may start after it has created files
         check_out(run.out, overwrite=run.overwrite, resume=run.resume)
     observed = _read(data, data_pos, run)
     components = run.n_components or min(MOST_COMPONENTS, observed.x.shape[1])
@@ -145,7 +145,7 @@ def run_fit(data: Path, data_pos: Path | None, beliefs: Beliefs, run: Run, place
     model = _train(observed, beliefs, components, run, place)
     if place.is_first:
         model.save(run.out, overwrite=run.overwrite or run.resume)
-        if run.overwrite and run.log is None:  # what is there is the log of the model replaced
+        if run.overwrite and run.log is None:  # the log of the replaced model
             (run.out / "log.csv").unlink(missing_ok=True)
         last = model.history_[-1]
         typer.echo(f"guarantee: {model.guarantee_}")
@@ -162,10 +162,10 @@ def _report(model: ContrastiveICA, observed: Observations, data: Path, run: Run)
         observed.x,
         command=command_line(),
         title=f"Fit of {data.name}",
-        summary=[f"{rows} rows of {columns} columns, encoded by {model.n_components} codes."],
+        summary=[f"{rows} rows, {columns} columns, {model.n_components} components."],
     )
-    write_report(run.out / REPORT, page, overwrite=True)  # check_out saw that it is ours
-    typer.echo(f"report: {run.out / REPORT}")
+    write_report(run.out / REPORT_FILE, page, overwrite=True)  # checked by check_out
+    typer.echo(f"report: {run.out / REPORT_FILE}")
 
 
 def _read(data: Path, data_pos: Path | None, run: Run) -> Observations:
@@ -181,12 +181,12 @@ def _read(data: Path, data_pos: Path | None, run: Run) -> Observations:
                 f"--lag must be shorter than the longest session, {longest} rows, got {lag}"
             )
     elif run.lag is not None:
-        raise ValueError(f"--lag is for a series; {data.name} holds pairs already, x and x_pos")
+        raise ValueError(f"--lag is for a time series; {data.name} holds pairs, x and x_pos")
     return observed
 
 
 def _session_lengths(observed: Observations) -> list[int]:
-    """Rows of each unbroken run of one id."""
+    """Return the number of rows of each uninterrupted session."""
     ids = observed.groups
     changes = [] if ids is None else (1 + (ids[1:] != ids[:-1]).nonzero()[0]).tolist()
     return [end - start for start, end in pairwise([0, *changes, len(observed.x)])]
@@ -246,7 +246,7 @@ def _train(
 
 def _summary(observed: Observations, beliefs: Beliefs, components: int, run: Run) -> str:
     rows, columns = observed.x.shape
-    what = f"{rows} pairs of rows" if observed.x_pos is not None else f"a series of {rows} rows"
+    what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
     if observed.x_pos is None:
         what += f", lag up to {run.lag or 1}"
     if observed.groups is not None:
@@ -260,34 +260,33 @@ def _summary(observed: Observations, beliefs: Beliefs, components: int, run: Run
 
 
 def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
-    """Raise an error, before any work is done, if a model cannot or must not be written there."""
+    """Raise an error if a model cannot or must not be written to a directory."""
     from isolatent.report import is_report
 
     if overwrite and resume:
-        raise ValueError("--overwrite starts anew and --resume goes on; give one of them")
+        raise ValueError("--overwrite and --resume exclude each other")
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"--out must be a directory, but {out} is a file")
     if resume and not _has_checkpoint(out):
         raise FileNotFoundError(
-            f"--resume: {out / 'checkpoints'} holds no checkpoint; start without --resume"
+            f"--resume: {out / 'checkpoints'} holds no checkpoint; omit --resume to start anew"
         )
     if out.is_dir() and any(not path.is_dir() for path in out.rglob("*")):
         if not _is_ours(out):
             raise FileExistsError(
-                f"--out: {out} is not empty and holds no model of isolatent; choose another "
-                "directory"
+                f"--out: {out} is not empty and holds no isolatent model; choose another directory"
             )
         if not (overwrite or resume):
             raise FileExistsError(
                 f"--out: {out} is not empty; pass --overwrite to replace the model"
-                + (", or --resume to go on from its checkpoint" if _has_checkpoint(out) else "")
+                + (", or --resume to continue from its checkpoint" if _has_checkpoint(out) else "")
             )
-    report = out / REPORT
+    report = out / REPORT_FILE
     if report.exists() and not is_report(report):
         raise FileExistsError(f"--out: {report} was not written by isolatent; move it first")
     ancestor = next(path for path in (out, *out.parents) if path.exists())
     if not ancestor.is_dir():
-        raise NotADirectoryError(f"--out: {out} cannot be made, since {ancestor} is a file")
+        raise NotADirectoryError(f"--out: {out} cannot be created: {ancestor} is a file")
     try:
         with tempfile.TemporaryFile(dir=ancestor):
             pass
@@ -295,11 +294,17 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
         raise PermissionError(f"--out: cannot write in {ancestor} ({error.strerror})") from error
 
 
+def command_line() -> str:
+    """Return the running command without --overwrite and --resume."""
+    words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
+    return f"isolatent {shlex.join(words)}"
+
+
 def resume_advice(out: Path) -> str:
-    """What to say to a person who interrupted a run."""
+    """Return the message for an interrupted run: how to resume it."""
     if not _has_checkpoint(out):
         return "interrupted before the first checkpoint; nothing to resume"
-    return f"interrupted; go on with: {command_line()} --resume"
+    return f"interrupted; resume with: {command_line()} --resume"
 
 
 def _has_checkpoint(out: Path) -> bool:
@@ -307,7 +312,7 @@ def _has_checkpoint(out: Path) -> bool:
 
 
 def _is_ours(out: Path) -> bool:
-    """Whether what would be replaced there was written by isolatent, and there is something."""
+    """Return whether a directory holds a model, checkpoints or a log, all written by isolatent."""
     model, log = out / "model.json", out / "log.csv"
     ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
     if model.exists():

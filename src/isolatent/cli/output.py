@@ -1,23 +1,19 @@
-"""Writing files without losing what was there."""
+"""Output files, which replace existing files only on demand."""
 
 from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 from isolatent.files import write_whole
 
-__all__ = ["LARGEST_SEED", "check_writable", "command_line", "write_json"]
-
-LARGEST_SEED = 2**32 - 1  # what NumPy takes
+__all__ = ["check_writable", "write_json"]
 
 
 def check_writable(name: str, path: Path, overwrite: bool) -> None:
-    """Raise an error, before any work is done, if ``path`` cannot or must not be written."""
+    """Raise an error if ``path`` cannot or must not be written."""
     if path.is_dir():
         raise IsADirectoryError(f"{name} must be a file, but {path} is a directory")
     if not path.parent.is_dir():
@@ -30,11 +26,5 @@ def check_writable(name: str, path: Path, overwrite: bool) -> None:
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write all of it or nothing."""
+    """Write data as JSON, atomically."""
     write_whole(path, json.dumps(data, indent=2) + "\n")
-
-
-def command_line() -> str:
-    """The command that is running, without what concerns files that are there already."""
-    words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
-    return f"isolatent {shlex.join(words)}"

@@ -73,8 +73,8 @@ def read_scatter(value: Any) -> Scatter | None:
 
 
 def read_traversal(record: Record) -> LatentTraversal | None:
-    """Return the images along each code; older records have them under ``"strips"``."""
-    value = record.get("latent_traversal", record.get("strips"))
+    """Return the images along each code, which a record holds under ``"strips"``."""
+    value = record.get("strips")
     if not isinstance(value, Mapping) or not isinstance(value.get("rows"), list | tuple):
         return None
     columns, size = (read_number(value.get(name)) for name in ("columns", "size"))
