@@ -116,9 +116,7 @@ def test_a_resumed_reproduction_ends_with_the_same_table(isolatent, spec, tmp_pa
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=lambda: signal.signal(
-                signal.SIGINT, signal.SIG_DFL
-            ),  # ignored in background
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # else ignored
         )
         try:
             while process.poll() is None and not [*runs.glob("*.json")]:
@@ -154,15 +152,15 @@ def test_cells_can_be_selected_and_time_can_be_limited(isolatent, spec):
 def stored(spec):
     """Results of three cells with different marginals, in out/."""
     cells = find_experiment("zimmermann2021/figure2").cells[:3]
-    asked = Experiment(name="own", title="", cells=cells)
+    experiment = Experiment(name="own", title="", cells=cells)
     store = Store("out")
-    store.write_experiment(asked)
-    for run in asked.runs([0]):
+    store.write_experiment(experiment)
+    for run in experiment.runs([0]):
         scores = {"unsupervised": {"linear_r2": 0.9}}
         about = {"cell": run.cell.name, "seed": 0, "started": "", "status": "done"}
         about |= {"scores": scores, "measures": {"total_variation": 0.5}}
         store.write(run, about)
-    return asked
+    return experiment
 
 
 @pytest.mark.parametrize("name", ["t.md", "t.csv", "t.parquet", "t.png"])
@@ -197,10 +195,11 @@ def test_the_exported_figure_equals_that_of_reproduce(isolatent, stored, tmp_pat
 
 
 def test_report_writes_the_page_that_reproduce_wrote(isolatent, tmp_path):
-    settings = (
-        "recipe = { max_steps = 20, batch_size = 32 }\npublished.unsupervised = [99.86, 0.01]"
+    cell = sphere_cell(
+        *("sphere_vmf", "recipe = { max_steps = 20, batch_size = 32 }"),
+        "published.unsupervised = [99.86, 0.01]",
     )
-    (tmp_path / "mine.toml").write_text(f'title = "mine"\n{sphere_cell("sphere_vmf", settings)}')
+    (tmp_path / "mine.toml").write_text(f'title = "mine"\n{cell}')
     done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
     assert done.code == 0, done.err
     assert isolatent("report", "out", "--out", "page.html").out == "wrote page.html\n"

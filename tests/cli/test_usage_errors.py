@@ -92,7 +92,7 @@ BAD = [
     ("transform {w}/model {d}/x.npy --out {d}/x.csv", "exists; pass --overwrite"),
     (
         "transform {w}/model {d}/x.csv --out {d}/x.csv --overwrite",
-        "must not be the file of the data",
+        "must not be the file",
     ),
     ("transform {w}/model {d}/x.npy --out {w}/h.txt", "suffix must be one of '.npy'"),
     ("transform {w}/model {d}/x.npy --out {w}/no/h.npy", "does not exist"),

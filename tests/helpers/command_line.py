@@ -7,14 +7,8 @@ import pytest
 
 from isolatent.cli import main
 
-QUICK = (  # options of a short fit
-    "--n-components",
-    "3",
-    "--max-steps",
-    "20",
-    "--batch-size",
-    "64",
-)
+# Options of a short fit.
+QUICK = ("--n-components", "3", "--max-steps", "20", "--batch-size", "64")
 NAMES = ["left", "right", "up"]
 
 

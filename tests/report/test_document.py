@@ -9,21 +9,18 @@ from hypothesis import strategies as st
 
 from html_outline import Outline
 from isolatent.experiments.results import Row
-from isolatent.report import (
+from isolatent.report import is_report, page_of_runs, render_page, write_report
+from isolatent.report.page import (
     Comparison,
     Curve,
     CurvePoint,
+    LatentTraversal,
     Page,
     Scatter,
     Score,
     Section,
     Verdict,
-    is_report,
-    page_of_runs,
-    render_page,
-    write_report,
 )
-from isolatent.report.page import LatentTraversal
 
 
 def page_with(text):

@@ -23,7 +23,7 @@ __all__ = [
     "thinned",
 ]
 
-PANEL = (340.0, 220.0)
+PANEL = (340.0, 220.0)  # width and height in pixels
 SMALL = (190.0, 180.0)
 MAX_POINTS = 300  # in a scatter plot, against overplotting
 MAX_LINE_POINTS = 240  # on a line; a panel is not much wider in pixels
