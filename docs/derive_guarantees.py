@@ -1,7 +1,9 @@
 """Derive the guarantee of every stored run anew, and copy titles and notes from the specs.
 
 A guarantee follows from the world and the model of a cell, not from training, so a correction of
-the theory, or of a note, changes stored results without a run: ``python docs/derive_guarantees.py``.
+the theory, or of a note, changes stored results without a run:
+
+    python docs/derive_guarantees.py
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from typing import Any
 
 from isolatent.experiments import Row, Store
 from isolatent.experiments.results import ours_text, rows_of, seeds_text, spread_text
-from isolatent.report.plots import swept
-from isolatent.report.table import score_name
-from isolatent.report.verdicts import judge
+from isolatent.report import judge
+from isolatent.report.plots import find_sweep
+from isolatent.report.tables import score_name
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
@@ -81,7 +81,7 @@ def _grid(cells: Sequence[str]) -> tuple[list[str], dict[str, dict[str, str]]] |
     words = {name: name.split("-") for name in names}
     if len({len(parts) for parts in words.values()}) > 1 or len(next(iter(words.values()))) < 2:
         return None
-    if (found := swept(names)) is not None:
+    if (found := find_sweep(names)) is not None:
         label, series = found
         values = sorted({x for points in series.values() for x, _ in points})
         columns = [f"{label} {x:g}" for x in values]

@@ -1,4 +1,4 @@
-"""The command, run in this process as a person would type it, with data and a model for it."""
+"""The command line, run in this process, with data and a model."""
 
 import shutil
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from isolatent.worlds import InvertibleMLP, Sphere, Uniform, VonMisesFisher, Wor
 
 @pytest.fixture
 def isolatent(monkeypatch, capsys, tmp_path):
-    """Call with arguments; gives the exit code and what was printed. Files go to tmp_path."""
+    """A function that runs a command in tmp_path and returns its exit code and its output."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -34,7 +34,7 @@ def world():
 
 @pytest.fixture
 def files(tmp_path, world):
-    """The same data in every format, in a directory of their own."""
+    """A directory with the same data in every format."""
     folder = tmp_path / "data"
     folder.mkdir()
     np.save(folder / "x.npy", world.x)
@@ -56,7 +56,7 @@ def files(tmp_path, world):
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory, world):
-    """A model of the two tables; copy it before you change it."""
+    """A model of two tables, shared by the tests; the fixture `model` is a copy."""
     folder = tmp_path_factory.mktemp("fitted")
     for name, x in (("x.csv", world.x), ("x_pos.csv", world.x_pos)):
         pd.DataFrame(x, columns=NAMES).to_csv(folder / name, index=False)

@@ -1,96 +1,45 @@
-"""The command line, as a person runs it."""
+"""The commands and their options: help, version and interruption."""
 
-import json
-import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
 
 import pytest
+import typer
 
 import isolatent as iso
-from isolatent.cli import main
-from isolatent.worlds import World
+from isolatent.cli.app import app
 
-
-@pytest.fixture
-def isolatent(monkeypatch, capsys, tmp_path_factory):
-    monkeypatch.chdir(tmp_path_factory.mktemp("here"))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["isolatent", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return SimpleNamespace(returncode=stopped.value.code or 0, stdout=out, stderr=err)
-
-    return run
-
-
-def test_demo_prints_and_writes_the_same_figures(isolatent, tmp_path):
-    path = tmp_path / "figures.json"
-    done = isolatent("demo", "--max-steps", "20", "--json", str(path), "--seed", "1")
-    assert done.returncode == 0, done.stderr
-    figures = json.loads(path.read_text())
-    assert {
-        *("identity_r2", "recovered_r2", "recovered_mcc", "seconds", "seed", "world"),
-    } <= set(figures)
-    assert figures["seed"] == 1
-    assert 0.5 < figures["identity_r2"] < 0.8
-    low, high = figures["intervals"]["recovered_r2"]
-    assert low < figures["recovered_r2"] < high
-    assert f"{figures['recovered_r2']:.3f}" in done.stdout
-    assert f"{figures['recovered_mcc']:.3f}" in done.stdout
-    assert "orthogonal map" in done.stdout
-    assert "step 20 of at most 20" in done.stderr
-    assert World.from_dict(figures["world"]).to_dict() == figures["world"]
-    assert os.listdir(tmp_path) == ["figures.json"]
-
-
-def test_quiet_prints_the_result_only(isolatent):
-    done = isolatent("demo", "--max-steps", "2", "--quiet")
-    assert done.returncode == 0
-    assert done.stderr == ""
-    assert "Training" not in done.stdout
-    assert "recovered" in done.stdout
-
-
-def test_bad_arguments_are_one_line_and_nothing_is_lost(isolatent, tmp_path):
-    mine = tmp_path / "mine.json"
-    mine.write_text("precious")
-    for arguments, message in (
-        (("--json", str(mine)), "exists; pass --overwrite"),
-        (("--json", str(tmp_path)), "must be a file, but"),
-        (("--json", str(tmp_path / "no" / "f.json")), "does not exist"),
-        (("--seed", "-1"), "--random-state must be an integer >= 0 and <= 4294967295, got -1"),
-        (("--max-steps", "0"), "--max-steps must be an integer >= 1, got 0"),
-        (
-            ("--seed", "9" * 20),
-            "--random-state must be an integer >= 0 and <= 4294967295, got 99999999999999999999",
-        ),
-        (("--speed", "9"), "No such option: --speed"),
-    ):
-        done = isolatent("demo", *arguments)
-        assert done.returncode == 2
-        assert message in done.stderr
-        assert "Traceback" not in done.stderr
-    assert mine.read_text() == "precious"
+COMMANDS = typer.main.get_command(app).commands
 
 
 def test_version(isolatent):
-    assert isolatent("--version").stdout.strip() == f"isolatent {iso.__version__}"
+    assert isolatent("--version").out.strip() == f"isolatent {iso.__version__}"
 
 
-@pytest.mark.slow
-def test_the_demo_keeps_its_promise(isolatent, tmp_path):
-    """R² of at least 0.99 in under 90 s on two cores."""
-    path = tmp_path / "figures.json"
-    isolatent("demo", "--quiet", "--json", str(path))
-    figures = json.loads(path.read_text())
-    assert figures["recovered_r2"] >= 0.99
-    assert figures["seconds"] < 90
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_has_help(isolatent, command):
+    assert isolatent(command, "--help").code == 0
+    for parameter in COMMANDS[command].params:
+        assert parameter.help, parameter.name
+
+
+def test_the_help_of_a_command_fits_into_the_list_of_commands(isolatent):
+    assert "..." not in isolatent("--help").out.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("name", ["max_steps", "batch_size"])
+def test_the_help_states_the_defaults_of_the_recipe(name):
+    (option,) = (option for option in COMMANDS["fit"].params if option.name == name)
+    assert re.search(r"\[default: (\d+)", option.help)[1] == str(getattr(iso.Recipe(), name))
+
+
+@pytest.mark.parametrize("command", ["demo", "evaluate", "fit"])
+def test_the_seed_has_a_short_name(command):
+    (option,) = (option for option in COMMANDS[command].params if option.name == "random_state")
+    assert option.opts == ["--random-state", "--seed"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ")

@@ -1,4 +1,4 @@
-"""From a file to a model, as a person does it, also after an interruption."""
+"""The command fit: formats, beliefs, logs, reports and resumption."""
 
 import csv
 import os
@@ -28,7 +28,7 @@ from isolatent.training import ContrastiveICA, ProgressDisplay
     ],
     ids=" ".join,
 )
-def test_every_format_makes_a_model_that_can_be_used(isolatent, files, tmp_path, world, arguments):
+def test_a_model_can_be_fitted_to_every_format(isolatent, files, tmp_path, world, arguments):
     paths = [files / word if "." in word else word for word in arguments]
     out = tmp_path / "deep" / "model"
     done = isolatent("fit", *paths, *QUICK, "--out", out)
@@ -44,7 +44,7 @@ def test_every_format_makes_a_model_that_can_be_used(isolatent, files, tmp_path,
     )
 
 
-def test_the_same_seed_gives_the_same_model_whatever_the_format(isolatent, files, tmp_path):
+def test_the_same_seed_gives_the_same_model_for_every_format(isolatent, files, tmp_path):
     codes = []
     for k, (paths, seed) in enumerate(
         [
@@ -71,13 +71,13 @@ def test_quiet_prints_the_result_only(isolatent, files, tmp_path):
     assert "400 pairs" not in done.out
 
 
-def test_the_components_are_the_columns_if_nothing_is_said(isolatent, files, tmp_path):
+def test_the_default_number_of_components_is_that_of_columns(isolatent, files, tmp_path):
     done = isolatent("fit", files / "pairs.npz", *QUICK[2:], "--out", tmp_path / "m")
-    assert "400 pairs of rows, 3 columns\n3 components; sphere" in done.out
+    assert "400 pairs, 3 columns\n3 components; sphere" in done.out
 
 
 @pytest.mark.parametrize("space", SPACES)
-def test_every_space_has_usual_beliefs(isolatent, files, tmp_path, space):
+def test_every_space_has_default_beliefs(isolatent, files, tmp_path, space):
     out = tmp_path / "model"
     done = isolatent("fit", files / "pairs.npz", *QUICK, "--space", space, "--out", out)
     assert done.code == 0, done.err
@@ -88,13 +88,13 @@ def test_every_space_has_usual_beliefs(isolatent, files, tmp_path, space):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_every_loss_can_be_asked_for(isolatent, files, tmp_path, loss):
+def test_every_loss_can_be_chosen(isolatent, files, tmp_path, loss):
     assert loss in KNOWN_LOSSES
     done = isolatent("fit", files / "pairs.npz", *QUICK, "--loss", loss, "--out", tmp_path / "m")
     assert done.code == 0, done.err
 
 
-def test_the_log_has_a_line_for_each_step(isolatent, files, tmp_path):
+def test_the_log_has_a_line_for_every_step(isolatent, files, tmp_path):
     out = tmp_path / "model"
     assert isolatent("fit", files / "pairs.npz", *QUICK, "--out", out, "--log", "csv").code == 0
     with (out / "log.csv").open() as file:
@@ -104,7 +104,7 @@ def test_the_log_has_a_line_for_each_step(isolatent, files, tmp_path):
     assert float(rows[-1]["loss"]) == pytest.approx(history[-1].loss)
 
 
-def test_overwriting_replaces_the_model_and_nothing_else(isolatent, files, model):
+def test_overwriting_replaces_only_the_model(isolatent, files, model):
     (model / "notes.txt").write_text("precious")
     (model / "log.csv").write_text("number,total,loss\n")
     (model / "checkpoints").mkdir(exist_ok=True)
@@ -119,10 +119,10 @@ def test_overwriting_replaces_the_model_and_nothing_else(isolatent, files, model
         assert after[name] == before[name]
     for name in ("model.json", "model.safetensors"):
         assert after[name] != before[name]
-    assert "log.csv" not in after  # the other model's
+    assert "log.csv" not in after  # the log of the replaced model
 
 
-def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(
+def test_an_interrupted_run_can_be_resumed_to_the_same_model(
     isolatent, files, tmp_path, monkeypatch
 ):
     whole, halved = tmp_path / "whole", tmp_path / "halved"
@@ -141,13 +141,13 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(
     assert done.code == 130
     assert "Traceback" not in done.err
     advice = done.err.splitlines()[-1]
-    assert advice.startswith("interrupted; go on with: isolatent fit ")
+    assert advice.startswith("interrupted; resume with: isolatent fit ")
     assert advice.endswith(" --resume")
     assert not (halved / "model.json").exists()
     done = isolatent(*command, halved)
     assert done.code == 2
-    assert "or --resume to go on from its checkpoint" in done.err
-    done = isolatent(*advice.split()[5:])
+    assert "or --resume to continue from its checkpoint" in done.err
+    done = isolatent(*advice.split()[4:])
     assert done.code == 0, done.err
     h = [ContrastiveICA.load(out).transform(np.load(files / "x.npy")) for out in (whole, halved)]
     np.testing.assert_array_equal(*h)
@@ -169,7 +169,7 @@ def test_an_interrupt_before_the_first_checkpoint_says_so(isolatent, files, tmp_
     ("devices", "environment", "first"),
     [
         (1, {}, True),
-        (1, {"RANK": "1"}, True),  # left over from something else: this process trains alone
+        (1, {"RANK": "1"}, True),  # set by another program: this process trains alone
         (2, {}, True),
         (2, {"LOCAL_RANK": "0"}, True),
         (2, {"LOCAL_RANK": "1"}, False),
@@ -178,9 +178,30 @@ def test_an_interrupt_before_the_first_checkpoint_says_so(isolatent, files, tmp_
         (1, {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}, True),
     ],
 )
-def test_one_process_of_many_prints(monkeypatch, devices, environment, first):
+def test_only_the_first_process_prints(monkeypatch, devices, environment, first):
     for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert Place("cpu", devices, 1, "32").is_first is first
+
+
+def test_a_fit_replaces_its_own_report_and_no_other_file(isolatent, files, tmp_path):
+    command = ("fit", files / "pairs.npz", *QUICK, "--quiet")
+    done = isolatent(*command)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("report: model/report.html\n")
+    page = tmp_path / "model" / "report.html"
+    first = page.read_text()
+    assert f"isolatent fit {files / 'pairs.npz'} --n-components 3 --max-steps 20" in first
+    assert "Distribution of each code over 400 observations." in first
+    assert isolatent("report", "model").out == "wrote model/report.html\n"
+    second = page.read_text()
+    assert "Distribution of each code" not in second  # written without data
+    assert isolatent(*command, "--seed", "1", "--overwrite").code == 0
+    assert page.read_text() not in (first, second)
+    page.write_text("precious")
+    done = isolatent(*command, "--overwrite")
+    assert done.code == 2
+    assert "report.html was not written by isolatent; move it first" in done.err
+    assert page.read_text() == "precious"

@@ -1,4 +1,4 @@
-"""What a fitted model is asked for: codes in every format, scores, and what it is."""
+"""The commands transform, evaluate, info and, for a model, report."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def test_codes_are_the_same_in_every_format(isolatent, files, model, tmp_path, w
     assert sorted(os.listdir(tmp_path)) == ["data", f"h{suffix}", "model"]
 
 
-def test_codes_do_not_depend_on_chunks_nor_on_the_order_of_columns(
+def test_codes_do_not_depend_on_chunks_or_on_the_order_of_columns(
     isolatent, files, model, tmp_path, world, monkeypatch
 ):
     monkeypatch.setattr("isolatent.pairs.readers.CHUNK_VALUES", 100)
@@ -45,7 +45,7 @@ def test_codes_do_not_depend_on_chunks_nor_on_the_order_of_columns(
     np.testing.assert_allclose(np.load(out), h, rtol=1e-5, atol=1e-6)
 
 
-def test_one_row_can_be_transformed(isolatent, model, tmp_path, world):
+def test_a_single_row_can_be_encoded(isolatent, model, tmp_path, world):
     np.save(tmp_path / "one.npy", world.x[:1])
     out = tmp_path / "h.npy"
     assert isolatent("transform", model, tmp_path / "one.npy", "--out", out).code == 0
@@ -53,22 +53,20 @@ def test_one_row_can_be_transformed(isolatent, model, tmp_path, world):
 
 
 @pytest.mark.parametrize("paths", [("x.npy", "z.npy"), ("x.csv", "pairs.npz"), (None, "pairs.npz")])
-def test_scores_begin_with_what_the_guarantee_is_about(
-    isolatent, files, model, tmp_path, world, paths
-):
+def test_the_metric_of_the_guarantee_comes_first(isolatent, files, model, tmp_path, world, paths):
     data, truth = paths
     given = [] if data is None else [files / data]
-    figures = tmp_path / "scores.json"
+    path = tmp_path / "scores.json"
     done = isolatent(
-        *("evaluate", model, *given, "--truth", files / truth, "--json", figures),
+        *("evaluate", model, *given, "--truth", files / truth, "--json", path),
         *("--blocks", "0,1/2"),
     )
     assert done.code == 0, done.err
     lines = done.out.splitlines()
     assert lines[0].startswith("linear_r2 ")
-    assert lines[0].endswith("  what the guarantee is about")
+    assert lines[0].endswith("  metric of the guarantee")
     assert [line.split()[0] for line in lines[1:4]] == ["mcc", "block_r2", "block_mcc"]
-    written = json.loads(figures.read_text())
+    written = json.loads(path.read_text())
     assert written["metric"] == "linear_r2"
     assert written["rows"] == 400
     h = ContrastiveICA.load(model).transform(world.x)
@@ -77,7 +75,7 @@ def test_scores_begin_with_what_the_guarantee_is_about(
     assert score["low"] < score["value"] < score["high"]
 
 
-def test_info_says_what_the_model_is(isolatent, model):
+def test_info_prints_settings_training_and_guarantee(isolatent, model):
     done = isolatent("info", model)
     assert done.code == 0, done.err
     for words in (
@@ -97,7 +95,7 @@ def test_info_says_what_the_model_is(isolatent, model):
 
 
 @pytest.mark.parametrize("command", ["info", "transform", "evaluate"])
-def test_a_baseline_is_told_from_a_model_in_one_line(isolatent, files, tmp_path, world, command):
+def test_the_model_of_a_baseline_is_refused_in_one_line(isolatent, files, tmp_path, world, command):
     SlowVAE(2, max_steps=1, batch_size=4, random_state=0).fit(world.x).save(tmp_path / "slow")
     given = {
         "info": [],
@@ -106,6 +104,19 @@ def test_a_baseline_is_told_from_a_model_in_one_line(isolatent, files, tmp_path,
     }[command]
     done = isolatent(command, tmp_path / "slow", *given)
     assert done.code == 2
-    told = f"directory must hold a ContrastiveICA, but {tmp_path / 'slow'} has a SlowVAE"
-    assert (done.out, done.err) == ("", f"isolatent: {told}\n")
+    message = f"directory must hold a ContrastiveICA, but {tmp_path / 'slow'} has a SlowVAE"
+    assert (done.out, done.err) == ("", f"isolatent: {message}\n")
     assert not (tmp_path / "h.npy").exists()
+
+
+def test_report_shows_a_model_and_its_data(isolatent, files, model, tmp_path):
+    pairs = files / "pairs.npz"
+    for arguments, expected in (
+        ((), "Guarantee"),
+        (("--data", files / "x.npy"), "Distribution of each code over 400 observations."),
+        (("--data", files / "x.csv", "--truth", pairs), "Recovered against true factors"),
+        (("--truth", pairs), "raw observations"),
+    ):
+        done = isolatent("report", model, "--out", "page.html", "--overwrite", *arguments)
+        assert (done.code, done.out, done.err) == (0, "wrote page.html\n", "")
+        assert expected in (tmp_path / "page.html").read_text()

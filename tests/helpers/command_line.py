@@ -1,4 +1,4 @@
-"""The command as a person types it, the options of a short fit, and what is on disk."""
+"""Run the command line in this process, and compare the contents of directories."""
 
 import hashlib
 import sys
@@ -7,11 +7,13 @@ import pytest
 
 from isolatent.cli import main
 
+# Options of a short fit.
 QUICK = ("--n-components", "3", "--max-steps", "20", "--batch-size", "64")
 NAMES = ["left", "right", "up"]
 
 
 def run_main(monkeypatch, *arguments):
+    """Run a command and return its exit code."""
     monkeypatch.setattr(sys, "argv", ["isolatent", *map(str, arguments)])
     with pytest.raises(SystemExit) as stopped:
         main()
@@ -19,7 +21,7 @@ def run_main(monkeypatch, *arguments):
 
 
 def contents(folder):
-    """Every path below and a hash of what it holds."""
+    """Return every path below a directory with the hash of its content."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         if path.is_file()

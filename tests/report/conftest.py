@@ -1,47 +1,38 @@
-"""Results as an experiment writes them: reached, missed, failed, sparse, and really run."""
+"""Results of experiments: synthetic records with every verdict, and records of short real runs."""
 
 import numpy as np
 import pytest
 
 from isolatent.experiments import Store, find_experiment, reproduce
 from isolatent.theory import derive_guarantee
+from own_spec import sphere_cell, toml_cell
 
-TINY = """
-title = "Three worlds, hardly trained"
-note = "Twenty steps teach nothing."
-[defaults]
-recipe = { max_steps = 20, batch_size = 64 }
-world.marginal = "Uniform()"
-world.mixing = "Linear()"
-[[cells]]
-name = "sphere_vmf"
-world.space = "Sphere(3)"
-world.conditional = "VonMisesFisher(kappa=10)"
-model.space = "sphere"
-model.conditional = "vmf"
-approaches = ["identity", "supervised", "unsupervised"]
-published.unsupervised = [99.86, 0.01]
-published.identity = 66.98
-[[cells]]
-name = "two_values"
-world.space = "Sphere(4)"
-world.conditional = "AnisotropicNormal([5.0, 5.0, 25.0, 25.0])"
-model.space = "sphere"
-model.conditional = "anisotropic"
-model.loss = "aninfonce"
-blocks = [[0, 1], [2, 3]]
-metrics = "mcc"
-limits = true
-published.unsupervised = 68.0
-[[cells]]
-name = "box_unfit"
-world.space = "Box(3)"
-world.conditional = "Normal(std=0.05)"
-model.space = "box"
-model.conditional = "normal"
-model.encoder = "conv"
-published.unsupervised = 99.0
-"""
+TINY = "".join(
+    [
+        'title = "Three worlds, hardly trained"\nnote = "Twenty steps teach nothing."\n',
+        "[defaults]\nrecipe = { max_steps = 20, batch_size = 64 }\n",
+        'world.mixing = "Linear()"\n',
+        sphere_cell(
+            "sphere_vmf",
+            'approaches = ["identity", "supervised", "unsupervised"]',
+            "published.unsupervised = [99.86, 0.01]",
+            "published.identity = 66.98",
+        ),
+        toml_cell(
+            *("two_values", "Sphere(4)", "AnisotropicNormal([5.0, 5.0, 25.0, 25.0])"),
+            *("sphere", "anisotropic", 'model.loss = "aninfonce"'),
+            "blocks = [[0, 1], [2, 3]]",
+            'metrics = "mcc"',
+            "limits = true",
+            "published.unsupervised = 68.0",
+        ),
+        toml_cell(
+            *("box_unfit", "Box(3)", "Normal(std=0.05)", "box", "normal"),
+            'model.encoder = "conv"',
+            "published.unsupervised = 99.0",
+        ),
+    ]
+)
 
 SPRITES = """
 title = "Sprites, hardly trained"
@@ -59,7 +50,7 @@ recipe = { max_steps = 2, batch_size = 8 }
 
 
 def make_cell(name, published=99.0, spread=0.2, **changes):
-    """A cell as ``experiments/<name>.json`` has it; the figures are per cent."""
+    """A cell as in ``experiments/<name>.json``; published scores are in per cent."""
     cell = {
         "name": name,
         "world": {"space": {"kind": "Sphere", "n": 4}},
@@ -74,7 +65,7 @@ def make_cell(name, published=99.0, spread=0.2, **changes):
 
 
 def make_run(cell, seed=0, value=0.99, n=4, **changes):
-    """A record as ``isolatent.experiments.execute`` gives it; scores are shares of one."""
+    """A record as ``isolatent.experiments.execute`` returns it; scores are between 0 and 1."""
     rng = np.random.default_rng([seed, len(cell)])
     z = rng.normal(size=(200, n))
     h = z + 0.2 * rng.normal(size=z.shape)
@@ -143,7 +134,7 @@ def results_of():
 
 @pytest.fixture(scope="session")
 def results():
-    """Rows of every verdict."""
+    """Two experiments whose rows have every verdict."""
     weights = {"name": "weight", "learned": [5, 9, 16, 21], "true": [5.0, 10.0, 15.0, 20.0]}
     nan = {"status": "diverged", "error": "the loss is nan at step 12", "scores": {}}
     nothing = dict.fromkeys(["curve", "correlation", "scatter", "scale", "guarantee"])
@@ -175,7 +166,7 @@ def results():
 
 @pytest.fixture(scope="session")
 def reproduced(tmp_path_factory):
-    """A directory in which three cells were really run, with two seeds."""
+    """A directory with the results of three cells, each trained with two seeds."""
     folder = tmp_path_factory.mktemp("reproduced")
     (folder / "tiny.toml").write_text(TINY)
     reproduce(find_experiment(folder / "tiny.toml"), Store(folder / "out"), [0, 1], jobs=1)
@@ -184,7 +175,7 @@ def reproduced(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def sprites(tmp_path_factory):
-    """A directory in which an encoder and a VAE were really trained on images, for a moment."""
+    """A directory with the results of an encoder and a VAE, trained on images for a few steps."""
     folder = tmp_path_factory.mktemp("sprites")
     (folder / "sprites.toml").write_text(SPRITES)
     with pytest.MonkeyPatch.context() as patch:

@@ -1,7 +1,8 @@
-"""The page in a real browser, opened from the disk: it draws, sorts, fits, and does not complain.
+"""The page in a headless browser, opened from a local file: drawing, sorting, layout, errors.
 
-A copy of the page carries a script that uses and measures it and tells a surrounding page, of which
-the browser prints the final state. The frame also gives widths that a window cannot have.
+A probe script in a copy of the page operates and measures it and posts the measurements to a
+surrounding page, whose final state the browser prints. The page stands in a frame, which can be
+narrower than a window.
 """
 
 import base64
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.skipif(
 
 PROBE = """
 addEventListener("load", () => {
-  const told = { width: innerWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches };
+  const measured = { width: innerWidth, dark: matchMedia("(prefers-color-scheme: dark)").matches };
   document.querySelectorAll("details").forEach((d) => { d.open = true; });
-  told.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
-  told.plots = [...document.querySelectorAll("svg")].map((svg) => {
+  measured.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  measured.plots = [...document.querySelectorAll("svg")].map((svg) => {
     const box = svg.getBoundingClientRect();
     const marks = [...svg.querySelectorAll(".line, .dots, .bars, rect")].map((m) => m.getBBox());
     const texts = [...svg.querySelectorAll("text")].map((t) => t.getBoundingClientRect());
@@ -41,7 +42,7 @@ addEventListener("load", () => {
                                  && t.top > box.top - 2 && t.bottom < box.bottom + 2),
     };
   });
-  told.images = [...document.images].map((image) => ({
+  measured.images = [...document.images].map((image) => ({
     drawn: image.complete && image.naturalWidth > 0,
     stretched: image.width / image.height - image.naturalWidth / image.naturalHeight,
     width: image.width,
@@ -57,7 +58,7 @@ addEventListener("load", () => {
       if (c.length < 4 || c[3] > 0) return c;
     }
   };
-  told.faint = [...document.body.querySelectorAll("*")].filter((e) => {
+  measured.faint = [...document.body.querySelectorAll("*")].filter((e) => {
     const own = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
     if (!own || e.closest("svg, script, .unseen") || !e.getClientRects().length) return false;
     const pair = [luminance(parse(getComputedStyle(e).color)), luminance(back(e))];
@@ -67,7 +68,7 @@ addEventListener("load", () => {
   if (table) {
     const heads = [...table.tHead.rows[0].cells];
     const read = (k) => [...table.tBodies[0].rows].map((row) => row.cells[k].textContent);
-    told.sorts = {};
+    measured.sorts = {};
     heads.forEach((head, k) => {
       const button = head.querySelector("button");
       const seen = [];
@@ -75,26 +76,26 @@ addEventListener("load", () => {
         button.click();
         seen.push([head.getAttribute("aria-sort"), read(k)]);
       }
-      told.sorts[button.textContent] = seen;
+      measured.sorts[button.textContent] = seen;
     });
-    told.marked_heads = heads.filter((head) => head.hasAttribute("aria-sort")).length;
-    told.status = document.getElementById("sorted").textContent;
+    measured.marked_heads = heads.filter((head) => head.hasAttribute("aria-sort")).length;
+    measured.status = document.getElementById("sorted").textContent;
   }
-  parent.postMessage(JSON.stringify(told), "*");
+  parent.postMessage(JSON.stringify(measured), "*");
 });
 """
 HARNESS = """<!doctype html><title>test</title>
 <iframe src="page.html" style="border: 0; width: {}px; height: 900px"></iframe>
-<pre id="told"></pre>
+<pre id="measured"></pre>
 <script>
 addEventListener("message", (event) => {{
-  document.getElementById("told").textContent = event.data;
+  document.getElementById("measured").textContent = event.data;
 }});
 </script>"""
 
 
 def browse(folder, name, dark=False):
-    """The document's final state, and the console's messages."""
+    """Return the final state of the document, and the messages on the console."""
     done = subprocess.run(
         [
             *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
@@ -113,23 +114,23 @@ def browse(folder, name, dark=False):
 
 
 def probe(folder, page, width, dark):
-    """What the probe tells of a page in a frame of that width."""
+    """Return the measurements of the probe for a page in a frame of a given width."""
     digest = base64.b64encode(hashlib.sha256(PROBE.encode()).digest()).decode()
     html = render_page(page)
-    html = html.replace("script-src ", f"script-src &#x27;sha256-{digest}&#x27; ", 1)
+    html = html.replace("script-src ", f"script-src &#39;sha256-{digest}&#39; ", 1)
     html = html.replace("</body>", f"<script>{PROBE}</script></body>")
     (folder / "page.html").write_text(html, encoding="utf-8")
     (folder / "frame.html").write_text(HARNESS.format(width))
     document, console = browse(folder, "frame.html", dark)
     assert console == []
-    told = re.search(r'<pre id="told">(.+?)</pre>', document, re.DOTALL)
-    assert told, document[-2000:]
-    return json.loads(unescape(told[1]))
+    measured = re.search(r'<pre id="measured">(.+?)</pre>', document, re.DOTALL)
+    assert measured, document[-2000:]
+    return json.loads(unescape(measured[1]))
 
 
 @pytest.fixture(scope="module")
 def pages(results, reproduced, sprites):
-    """Of an experiment, made up and real, of a fit with and without the truth."""
+    """Pages of experiments, synthetic, real and on images, and of a fit with and without truth."""
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
     recipe = iso.Recipe(max_steps=60, batch_size=128)
     model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(world)
@@ -153,50 +154,54 @@ def pages(results, reproduced, sprites):
     ],
 )
 def test_the_page_is_drawn_and_fits(pages, tmp_path, name, width, dark):
-    told = probe(tmp_path, pages[name], width, dark)
-    assert (told["width"], told["dark"]) == (width, dark)
-    assert told["overflow"] <= 0
-    assert len(told["plots"]) == {"runs": 52, "real": 18, "fit": 6, "demo": 7}[name]
-    for plot in told["plots"]:
+    measured = probe(tmp_path, pages[name], width, dark)
+    assert (measured["width"], measured["dark"]) == (width, dark)
+    assert measured["overflow"] <= 0
+    assert len(measured["plots"]) == {"runs": 52, "real": 18, "fit": 6, "demo": 7}[name]
+    for plot in measured["plots"]:
         assert min(plot["size"]) > 80, plot
         assert plot["marked"] > 20, plot
         assert plot["within"], plot
-    assert told["faint"] == []
+    assert measured["faint"] == []
 
 
 @pytest.mark.parametrize("name", ["runs", "real"])
 def test_the_table_sorts_by_every_column(pages, tmp_path, name):
-    told = probe(tmp_path, pages[name], 1200, False)
+    measured = probe(tmp_path, pages[name], 1200, False)
     rows = len(pages[name].table)
-    assert told["marked_heads"] == 1
-    assert told["status"] == f"Sorted by {list(told['sorts'])[-1]}, descending."
-    for name, ((up, rising), (down, falling)) in told["sorts"].items():
+    assert measured["marked_heads"] == 1
+    assert measured["status"] == f"Sorted by {list(measured['sorts'])[-1]}, descending."
+    for name, ((up, rising), (down, falling)) in measured["sorts"].items():
         assert (up, down) == ("ascending", "descending"), name
         assert len(rising) == rows
         assert sorted(rising) == sorted(falling)
     number = lambda text: float(text.split(" ")[0].replace("−", "-"))  # noqa: E731
     for name in ("Ours [%]", "Paper [%]", "Difference", "Seeds"):
-        for (_, shown), sign in zip(told["sorts"][name], (1, -1), strict=True):
+        for (_, shown), sign in zip(measured["sorts"][name], (1, -1), strict=True):
             known = [number(text) for text in shown if text != "–"]
             assert known == sorted(known, key=lambda v, sign=sign: sign * v)
-            assert all(text == "–" for text in shown[len(known) :])  # what is missing comes last
-    assert told["sorts"]["Verdict"][0][1][0].startswith("✗")
+            assert all(text == "–" for text in shown[len(known) :])  # missing values come last
+    assert measured["sorts"]["Verdict"][0][1][0].startswith("✗")
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)])
-def test_strips_are_drawn_and_fit(pages, tmp_path, width, dark):
-    told = probe(tmp_path, pages["images"], width, dark)
-    assert told["overflow"] <= 0
-    assert told["faint"] == []
-    assert len(told["images"]) == sum(len(cell.strips.rows) for cell in pages["images"].cells) == 5
-    for image in told["images"]:
+def test_latent_traversals_are_drawn_and_fit(pages, tmp_path, width, dark):
+    measured = probe(tmp_path, pages["images"], width, dark)
+    assert measured["overflow"] <= 0
+    assert measured["faint"] == []
+    assert (
+        len(measured["images"])
+        == sum(len(section.traversal.rows) for section in pages["images"].sections)
+        == 5
+    )
+    for image in measured["images"]:
         assert image["drawn"]
         assert image["named"]
         assert abs(image["stretched"]) < 0.3
         assert 300 < image["width"] < width
 
 
-def test_the_page_as_it_is_written_says_nothing_on_the_console(pages, tmp_path):
+def test_the_written_page_runs_its_script_without_console_messages(pages, tmp_path):
     write_report(tmp_path / "report.html", pages["runs"])
     document, console = browse(tmp_path, "report.html")
     assert console == []
@@ -205,12 +210,12 @@ def test_the_page_as_it_is_written_says_nothing_on_the_console(pages, tmp_path):
     assert not any("hidden" in button for button in buttons)  # its own script ran
 
 
-def test_a_complaint_would_be_seen(tmp_path):
+def test_an_error_in_a_script_is_noticed(tmp_path):
     (tmp_path / "bad.html").write_text("<!doctype html><script>nothing.at.all()</script>")
     assert len(browse(tmp_path, "bad.html")[1]) == 1
 
 
-def test_text_is_never_run(tmp_path, run_of, cell_of, results_of):
+def test_hostile_text_is_never_executed(tmp_path, run_of, cell_of, results_of):
     evil = "<img src=x onerror=alert(1)></script><script>document.title='owned'</script>"
     run = run_of(evil, command=evil, error=evil, status=evil, warnings=[evil])
     given = results_of([cell_of(evil, note=evil, extra={evil: evil})], [run], evil)

@@ -1,4 +1,4 @@
-"""Plots never fail on what a run may hold, and put values where they belong."""
+"""Figures of arbitrary numbers, and subsampling."""
 
 import re
 
@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isolatent.report.axes import Axis, span, ticks
-from isolatent.report.figures import Line, bars, evenly, histogram, lines, points, thinned
-from isolatent.report.matrix import heat_map
+from isolatent.report.figures import (
+    Line,
+    bars,
+    evenly_spaced,
+    heat_map,
+    histogram,
+    lines,
+    points,
+    thinned,
+)
 
 anything = st.floats(allow_nan=True, allow_infinity=True)
 columns = st.lists(anything, min_size=1, max_size=30)
@@ -34,28 +41,13 @@ def test_bars_can_be_drawn(values):
     assert bars("k", "t", values, LABELS).count("Z") == len(values)
 
 
-@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9))
-def test_ticks_are_few_and_within(low, width):
-    low, high = span([low, low + width])
-    marks = ticks(low, high)
-    assert 2 <= len(marks) <= 7
-    slack = 1e-6 * (high - low)
-    assert all(low - slack <= mark <= high + slack for mark in marks)
-    assert marks == sorted(set(marks))
-
-
-def test_an_axis_maps_its_ends_to_its_ends():
-    axis = Axis(-1.0, 3.0, 200.0, 20.0)
-    assert (axis.at(-1), axis.at(3), axis.at(1)) == (200, 20, pytest.approx(110))
-
-
 @given(st.integers(1, 500), st.integers(1, 100))
-def test_thinning_keeps_the_mean_and_the_order(count, most):
+def test_thinning_keeps_means_and_order(count, most):
     xs = list(range(count))
     thin_xs, thin_ys = thinned(xs, [2.0 * x for x in xs], most)
     assert len(thin_xs) == min(count, most)
     assert thin_xs == sorted(thin_xs)
     assert thin_ys == pytest.approx([2 * x for x in thin_xs])
-    chosen = evenly(count, most)
+    chosen = evenly_spaced(count, most)
     assert len(chosen) == len(set(chosen)) == min(count, most)
     assert max(chosen) < count

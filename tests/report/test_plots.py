@@ -1,4 +1,4 @@
-"""What is swept is seen in the names; pictures are drawn where matplotlib is."""
+"""Sweeps found in the names of cells, and figures drawn by matplotlib."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from isolatent.report import plots
 )
 def test_sweeps_of_the_papers(name, label, series):
     names = [cell.name for cell in find_experiment(name).cells]
-    found = plots.swept(names)
+    found = plots.find_sweep(names)
     if label is None:
         assert found is None
         return
@@ -30,8 +30,8 @@ def test_sweeps_of_the_papers(name, label, series):
         assert [x for x, _ in points] == sorted({x for x, _ in points})
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch, tmp_path):
-    monkeypatch.setattr(plots, "can_draw", lambda: False)
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setattr(plots, "has_matplotlib", lambda: False)
     with pytest.raises(ValueError, match=r"isolatent\[bench\]"):
         plots.write_figure([], tmp_path / "a.png")
 

@@ -1,20 +1,28 @@
-"""What a person looks at: one page of HTML that stands by itself, from plain data."""
+"""Reports: one self-contained HTML page about a fitted model or about experiments."""
 
 from isolatent.report.document import is_report, render_page, write_report
 from isolatent.report.fits import page_of_fit
-from isolatent.report.page import Cell, Curve, Moment, Page, Row, Scatter, Score
-from isolatent.report.runs import page_of_runs
-from isolatent.report.stored import read_results
-from isolatent.report.verdicts import Verdict, judge
+from isolatent.report.page import (
+    Comparison,
+    Curve,
+    CurvePoint,
+    Page,
+    Scatter,
+    Score,
+    Section,
+    Verdict,
+)
+from isolatent.report.records import read_results
+from isolatent.report.runs import judge, page_of_runs
 
 __all__ = [
-    "Cell",
+    "Comparison",
     "Curve",
-    "Moment",
+    "CurvePoint",
     "Page",
-    "Row",
     "Scatter",
     "Score",
+    "Section",
     "Verdict",
     "is_report",
     "judge",

@@ -1,4 +1,4 @@
-"""Axes of a plot: where values go, which of them are marked, and how they are written."""
+"""Axes of a figure: scales, ticks and number formats."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isolatent.report.markup import Markup, element, join
+from isolatent.report.elements import Markup, element, join
 
-__all__ = ["Axis", "Frame", "is_drawable", "number", "span", "tick", "ticks", "written"]
+__all__ = ["Axis", "Frame", "format_number", "is_drawable", "number", "span", "tick", "ticks"]
 
-LARGEST, SMALLEST = 1e100, 1e-100  # beyond, differences and quotients could overflow
+LARGEST, SMALLEST = 1e100, 1e-100  # differences and quotients stay finite in between
 
 
 def number(value: float) -> str:
-    """A length for SVG, to a tenth of a pixel.
+    """Format a length for SVG, to a tenth of a pixel.
 
     Example:
         >>> number(12.0), number(3.14159)
@@ -23,11 +23,11 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-def written(value: float) -> str:
-    """A number as a person writes it, with narrow spaces between thousands.
+def format_number(value: float) -> str:
+    """Format a number to four digits, with narrow spaces between thousands.
 
     Example:
-        >>> written(0.25), written(12500.0), written(0.30000000000000004)
+        >>> format_number(0.25), format_number(12500.0), format_number(0.30000000000000004)
         ('0.25', '12\u202f500', '0.3')
     """
     if 1e4 <= abs(value) < 1e9 and value == round(value):
@@ -36,28 +36,28 @@ def written(value: float) -> str:
 
 
 def is_drawable(value: float) -> bool:
-    """Whether a value has a place on an axis."""
+    """Return whether a value is finite and can be drawn on an axis."""
     return math.isfinite(value) and abs(value) < LARGEST
 
 
 def tick(text: str, x: float, y: float, anchor: str = "mid") -> Markup:
-    """A small text, centred on a spot or, with ``"end"``, to the left of it."""
+    """Return a tick label, centred at a position or, with ``"end"``, to the left of it."""
     return element("text", text, x=number(x), y=number(y), class_=f"tick {anchor}")
 
 
 def span(values: Iterable[float], *, room: float = 0.05) -> tuple[float, float]:
-    """The smallest and the largest finite value, with some room on both sides."""
+    """Return the range of the finite values, with some room on both sides."""
     finite = [value for value in values if is_drawable(value)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     size = max(abs(low), abs(high))
-    if high - low <= max(1e-9 * size, SMALLEST):  # all the same
+    if high - low <= max(1e-9 * size, SMALLEST):  # a constant
         around = 0.5 * size if size > SMALLEST else 0.5
         return low - around, high + around
     return low - room * (high - low), high + room * (high - low)
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """At most about ``count`` round numbers within an interval.
+    """Return about ``count`` round numbers within an interval.
 
     Example:
         >>> ticks(0.0, 1.0), ticks(-3.0, 1870.0, 4)
@@ -67,7 +67,8 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next((m for m in (1, 2, 5) if m * power >= rough * 0.99), 10)
     marks = _multiples(low, high, step)
-    return marks if len(marks) > 1 else _multiples(low, high, step / 2)  # one says nothing of scale
+    # A single tick would leave the scale unknown.
+    return marks if len(marks) > 1 else _multiples(low, high, step / 2)
 
 
 def _multiples(low: float, high: float, step: float) -> list[float]:
@@ -86,14 +87,14 @@ class Axis:
     end: float
 
     def at(self, value: float) -> float:
-        """Where a value goes."""
+        """Return the position of a value, in pixels."""
         share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A plot's two axes, their marks and their labels."""
+    """The two axes of a figure, their ticks and labels."""
 
     x: Axis
     y: Axis
@@ -113,7 +114,7 @@ class Frame:
         marks: tuple[int, int] = (4, 4),
         top: float = 28,
     ) -> Frame:
-        """Axes for values of these ranges in a picture of that size."""
+        """Make axes for the ranges ``x`` and ``y`` in a picture of a given size."""
         width, height = size
         return cls(
             Axis(*x, 58, width - 10),
@@ -124,7 +125,7 @@ class Frame:
         )
 
     def draw(self) -> Markup:
-        """Lines, marks and labels."""
+        """Draw grid, ticks and labels."""
         left, right, low, high = self.x.start, self.x.end, self.y.start, self.y.end
         grid = "".join(
             f"M{number(left)} {number(self.y.at(t))}H{number(right)}" for t in self.y_ticks
@@ -132,8 +133,8 @@ class Frame:
         return join(
             element("path", d=grid, class_="grid") if grid else None,
             element("path", d=f"M{number(left)} {number(low)}H{number(right)}", class_="axis"),
-            *(tick(written(t), self.x.at(t), low + 15) for t in self.x_ticks),
-            *(tick(written(t), left - 6, self.y.at(t) + 4, "end") for t in self.y_ticks),
+            *(tick(format_number(t), self.x.at(t), low + 15) for t in self.x_ticks),
+            *(tick(format_number(t), left - 6, self.y.at(t) + 4, "end") for t in self.y_ticks),
             element(
                 *("text", self.x_label),
                 x=number((left + right) / 2),

@@ -1,5 +1,5 @@
 "use strict";
-// Sort the table by the column whose heading is pressed; rows without a value come last.
+// Sort the table by a column when its heading is pressed; rows without a value come last.
 for (const table of document.querySelectorAll("table.results")) {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
@@ -27,7 +27,7 @@ for (const table of document.querySelectorAll("table.results")) {
   });
 }
 
-// Copy a command; where the browser has no clipboard for pages from the disk, select it.
+// Copy a command; select it if the browser gives local pages no access to the clipboard.
 for (const button of document.querySelectorAll("button.copy")) {
   const label = button.textContent;
   button.hidden = false;
@@ -45,7 +45,7 @@ for (const button of document.querySelectorAll("button.copy")) {
   });
 }
 
-// Unfold what a link leads to, and everything for printing.
+// Unfold the target of a link, and everything before printing.
 const unfold = (root) => root.querySelectorAll("details.fold").forEach((d) => { d.open = true; });
 const follow = () => {
   const target = location.hash && document.getElementById(location.hash.slice(1));

@@ -1,10 +1,10 @@
-"""The page's colours in light and in dark; all text has a contrast of at least 4.5."""
+"""Colours of the page, light and dark; all text has a contrast of at least 4.5 (WCAG 2 AA)."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-__all__ = ["HEAT_LEVELS", "PALETTES", "contrast", "heat_level", "style_of_colours"]
+__all__ = ["HEAT_LEVELS", "PALETTES", "colour_style", "contrast", "heat_level"]
 
 Colour: TypeAlias = str
 
@@ -50,15 +50,15 @@ HEAT_LEVELS = 40
 
 
 def heat_level(value: float) -> int:
-    """The colour of a value from 0 to 1, as one of HEAT_LEVELS + 1."""
+    """Return the colour level, 0 to HEAT_LEVELS, of a value from 0 to 1."""
     return round(HEAT_LEVELS * min(1.0, max(0.0, value)))
 
 
-def style_of_colours() -> str:
-    """The palettes as CSS variables, and the classes ``h0`` ... of the heat map.
+def colour_style() -> str:
+    """Return the palettes as CSS variables, and the classes ``h0`` ... of the heat map.
 
-    A level mixes the surface with the heat colour; its ink is black or white, whichever has the
-    larger contrast, which is then 4.58 at least.
+    A level is a mixture of the surface and the heat colour. Its text is black or white, whichever
+    has the larger contrast, which is at least 4.58.
     """
     light, dark = (_style(palette) for palette in PALETTES.values())
     return f"{light}\n@media screen and (prefers-color-scheme: dark) {{\n{dark}\n}}"
@@ -74,13 +74,13 @@ def _style(palette: dict[str, Colour]) -> str:
 
 
 def mix(first: Colour, second: Colour, share: float) -> Colour:
-    """The colour at a share of the way from one to another."""
+    """Interpolate two colours; a share of 0 is the first, of 1 the second."""
     pairs = zip(_channels(first), _channels(second), strict=True)
     return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in pairs)
 
 
 def contrast(first: Colour, second: Colour) -> float:
-    """The contrast of two colours as WCAG 2 defines it, from 1 to 21.
+    """Return the contrast ratio of two colours as WCAG 2 defines it, from 1 to 21.
 
     Example:
         >>> contrast("#ffffff", "#000000")

@@ -1,4 +1,4 @@
-"""The page as one file of HTML: no network, no library, opens from the disk."""
+"""The page as one HTML file that needs neither network nor library."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ from pathlib import Path
 
 from isolatent import __version__
 from isolatent.files import write_text
-from isolatent.report.colours import style_of_colours
-from isolatent.report.markup import Markup, element
+from isolatent.report.colours import colour_style
+from isolatent.report.elements import Markup, element, facts_list
 from isolatent.report.page import Page
-from isolatent.report.parts import facts_list
-from isolatent.report.sections import cell_section
-from isolatent.report.table import results_table
+from isolatent.report.sections import render_section
+from isolatent.report.tables import results_table
 
 __all__ = ["is_report", "render_page", "write_report"]
 
-MARK = '<meta name="generator" content="isolatent '
-FOLDED_FROM = 5  # cells, so that a long page can be looked over
+GENERATOR = '<meta name="generator" content="isolatent '
+MIN_FOLDED = 5  # sections from which on they are folded, to keep a long page readable
 
 
 def write_report(path: str | os.PathLike[str], page: Page, *, overwrite: bool = False) -> None:
-    """Write a page, all of it or nothing.
+    """Write a page to a file, atomically.
 
     Args:
         path: The file. Its directory must exist.
-        page: What it shows.
-        overwrite: Whether to replace a file that is there.
+        page: The content.
+        overwrite: Whether to replace an existing file.
     """
     if Path(path).exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")
@@ -38,39 +37,43 @@ def write_report(path: str | os.PathLike[str], page: Page, *, overwrite: bool = 
 
 
 def is_report(path: str | os.PathLike[str]) -> bool:
-    """Whether a file was written by :func:`write_report`."""
+    """Return whether a file was written by :func:`write_report`."""
     try:
         with Path(path).open("rb") as file:
-            return MARK.encode() in file.read(1024)
+            return GENERATOR.encode() in file.read(1024)
     except OSError:
         return False
 
 
 def render_page(page: Page) -> str:
-    """The page's HTML; the same page gives the same text.
+    """Render a page as HTML; the same page gives the same text.
 
     Example:
         >>> render_page(Page("A <page>")).count("A &lt;page&gt;")
         2
     """
-    anchors = {cell.name: f"cell{k + 1}" for k, cell in enumerate(page.cells)}
-    style = style_of_colours() + "\n" + _file("style.css")
+    anchors = [f"section{k + 1}" for k in range(len(page.sections))]
+    links = {section.name: key for section, key in zip(page.sections, anchors, strict=True)}
+    style = colour_style() + "\n" + _file("style.css")
     script = _file("behaviour.js")
     table = None
     if page.table:
         table = element(
             "section",
             element("h2", "Results", id="results-name"),
-            results_table(page.table, anchors),
+            results_table(page.table, links),
             element("p", id="sorted", role="status", class_="unseen"),
             aria_labelledby="results-name",
         )
-    folded = len(page.cells) >= FOLDED_FROM
-    cells = (cell_section(cell, f"cell{k + 1}", folded) for k, cell in enumerate(page.cells))
+    folded = len(page.sections) >= MIN_FOLDED
+    sections = (
+        render_section(section, key, folded)
+        for section, key in zip(page.sections, anchors, strict=True)
+    )
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        Markup(f'{MARK}{__version__}">'),
+        Markup(f'{GENERATOR}{__version__}">'),
         element("meta", http_equiv="Content-Security-Policy", content=_policy(script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
@@ -86,7 +89,7 @@ def render_page(page: Page) -> str:
             *(element("p", paragraph) for paragraph in page.summary),
             facts_list(page.facts),
         ),
-        element("main", table, *cells, id="content", tabindex="-1"),
+        element("main", table, *sections, id="content", tabindex="-1"),
         element("footer", element("p", f"Written by isolatent {__version__}.")),
         Markup(f"<script>{script}</script>"),
     )
@@ -94,7 +97,7 @@ def render_page(page: Page) -> str:
 
 
 def _policy(script: str) -> str:
-    """Nothing may be loaded but pictures in the page, and no script may run but ours."""
+    """Return a security policy: load nothing but inline images, run no script but ours."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
         f"default-src 'none'; img-src data:; script-src 'sha256-{digest}'; "

@@ -1,4 +1,4 @@
-"""Plots as SVG. Each has a title and a description, so that it can be read out."""
+"""Figures as SVG, each with a title and a description for screen readers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isolatent.report.axes import Frame, is_drawable, number, span, tick, written
-from isolatent.report.markup import Markup, element
+from isolatent.report.axes import Frame, format_number, is_drawable, number, span, tick
+from isolatent.report.colours import heat_level
+from isolatent.report.elements import Markup, element, join
 
-__all__ = ["Line", "bars", "evenly", "histogram", "lines", "picture", "points", "thinned"]
+__all__ = [
+    "Line",
+    "bars",
+    "evenly_spaced",
+    "heat_map",
+    "histogram",
+    "lines",
+    "points",
+    "thinned",
+]
 
-PANEL = (340.0, 220.0)
+PANEL = (340.0, 220.0)  # width and height in pixels
 SMALL = (190.0, 180.0)
-MOST_POINTS = 300  # in a panel of points; more would be one blot
-MOST_MOMENTS = 240  # on a line; a panel is not much wider in pixels
-BINS = 32
+MAX_POINTS = 300  # in a scatter plot, against overplotting
+MAX_LINE_POINTS = 240  # on a line; a panel is not much wider in pixels
+BINS = 32  # of a histogram
+MAX_LABELLED = 16  # rows and columns of a heat map with numbers; more would be illegible
 
 
 @dataclass(frozen=True)
@@ -30,10 +41,10 @@ class Line:
     style: str = "first"
 
 
-def picture(
+def _picture(
     key: str, size: tuple[float, float], title: str, description: str, *content: Markup | None
 ) -> Markup:
-    """An SVG image with an accessible name; its ids begin with ``key``."""
+    """Return an SVG image with an accessible name; its ids begin with ``key``."""
     width, height = (number(length) for length in size)
     return element(
         "svg",
@@ -50,9 +61,9 @@ def picture(
 
 
 def thinned(
-    xs: Sequence[float], ys: Sequence[float], most: int = MOST_MOMENTS
+    xs: Sequence[float], ys: Sequence[float], most: int = MAX_LINE_POINTS
 ) -> tuple[list[float], list[float]]:
-    """At most ``most`` points: means over runs of neighbours. What is not finite is left out.
+    """Average neighbouring points until at most ``most`` remain; non-finite points are dropped.
 
     Example:
         >>> thinned([1, 2, 3, 4], [1.0, 3.0, 5.0, 7.0], most=2)
@@ -74,8 +85,8 @@ def lines(
     *,
     level: tuple[str, float] | None = None,
 ) -> Markup:
-    """Lines against a common axis; ``level`` is a named value to compare them with."""
-    most = max(60, MOST_MOMENTS // max(1, len(drawn)))
+    """Draw lines on common axes; ``level`` is a named reference value."""
+    most = max(60, MAX_LINE_POINTS // max(1, len(drawn)))
     thin = [(line, *thinned(line.xs, line.ys, most)) for line in drawn]
     levels = [] if level is None else [level[1]]
     x_range = span([x for _, xs, _ in thin for x in xs], room=0.0)
@@ -87,7 +98,7 @@ def lines(
         for line, xs, ys in thin
         if xs
     ]
-    # A line of one measurement has no length: mark it.
+    # A line with a single point has no length and would be invisible.
     dots = [
         element("path", d=_dots(frame, xs, ys), class_=f"dots large {line.style}")
         for line, xs, ys in thin
@@ -95,7 +106,9 @@ def lines(
     ]
     named = {line.style: line.name for line, xs, _ in thin if xs}
     ends = "; ".join(
-        f"{line.name} from {written(ys[0])} to {written(ys[-1])}" for line, _, ys in thin[:6] if ys
+        f"{line.name} from {format_number(ys[0])} to {format_number(ys[-1])}"
+        for line, _, ys in thin[:6]
+        if ys
     )
     content = [frame.draw(), *paths, *dots]
     if level is not None:
@@ -103,12 +116,12 @@ def lines(
         content.append(
             element("path", d=f"M{number(frame.x.start)} {y}H{number(frame.x.end)}", class_="level")
         )
-        named["level"] = f"{level[0]} {written(level[1])}"
+        named["level"] = f"{level[0]} {format_number(level[1])}"
         ends += f"; {named['level']}"
     content.append(_heading(title))
     if len(named) > 1:
         content.append(_legend(named))
-    return picture(key, PANEL, title, f"{labels[1]} against {labels[0]}: {ends}.", *content)
+    return _picture(key, PANEL, title, f"{labels[1]} against {labels[0]}: {ends}.", *content)
 
 
 def points(
@@ -121,9 +134,9 @@ def points(
     *,
     diagonal: bool = False,
 ) -> Markup:
-    """One point for each pair of values, at most MOST_POINTS of them, evenly chosen."""
+    """Draw a scatter plot of at most MAX_POINTS points, evenly spaced in their order."""
     chosen = [(x, y) for x, y in zip(xs, ys, strict=True) if is_drawable(x) and is_drawable(y)]
-    chosen = [chosen[k] for k in evenly(len(chosen), MOST_POINTS)]
+    chosen = [chosen[k] for k in evenly_spaced(len(chosen), MAX_POINTS)]
     x_range, y_range = span(x for x, _ in chosen), span(y for _, y in chosen)
     if diagonal:
         x_range = y_range = min(x_range[0], y_range[0]), max(x_range[1], y_range[1])
@@ -139,11 +152,11 @@ def points(
         if chosen
         else None
     )
-    return picture(key, size, title, description, frame.draw(), line, dots, _heading(title))
+    return _picture(key, size, title, description, frame.draw(), line, dots, _heading(title))
 
 
 def histogram(key: str, title: str, values: Sequence[float], label: str) -> Markup:
-    """How values are distributed, as shares of all."""
+    """Draw a histogram of values, in per cent of their number."""
     finite = [value for value in values if is_drawable(value)]
     low, high = span(finite, room=0.0)
     counts, edges = np.histogram(finite, bins=BINS, range=(low, high))
@@ -163,12 +176,13 @@ def histogram(key: str, title: str, values: Sequence[float], label: str) -> Mark
     )
     described = "no values"
     if finite:
+        statistics = (min(finite), max(finite), float(np.mean(finite)), float(np.std(finite)))
+        least, most, mean, deviation = map(format_number, statistics)
         described = (
-            f"{len(finite)} values from {written(min(finite))} to {written(max(finite))}, "
-            f"mean {written(float(np.mean(finite)))}, "
-            f"standard deviation {written(float(np.std(finite)))}"
+            f"{len(finite)} values from {least} to {most}, "
+            f"mean {mean}, standard deviation {deviation}"
         )
-    return picture(
+    return _picture(
         key,
         SMALL,
         title,
@@ -180,7 +194,7 @@ def histogram(key: str, title: str, values: Sequence[float], label: str) -> Mark
 
 
 def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Markup:
-    """One bar for each value."""
+    """Draw one bar for each value."""
     low, high = span([0.0, *values])
     y_range = (low if min(values) < 0 else 0.0, high)
     frame = Frame.around(PANEL, (0.0, float(len(values))), y_range, labels)
@@ -195,8 +209,8 @@ def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str])
         tick(str(k + 1), frame.x.at(k + 0.5), frame.y.start + 15)
         for k in range(0, len(values), every)
     ]
-    described = ", ".join(written(value) for value in values[:40])
-    return picture(
+    described = ", ".join(format_number(value) for value in values[:40])
+    return _picture(
         key,
         PANEL,
         title,
@@ -208,11 +222,89 @@ def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str])
     )
 
 
-def evenly(count: int, most: int) -> list[int]:
-    """At most ``most`` indices below ``count``, evenly spaced.
+def heat_map(
+    key: str,
+    title: str,
+    values: Sequence[Sequence[float]],
+    labels: tuple[str, str],
+    names: Sequence[str] = (),
+) -> Markup:
+    """Draw a matrix of values from 0 to 1 as coloured squares, each with its value.
+
+    Rows are labelled with ``names`` if there are any, otherwise with numbers.
+    """
+    rows, columns = len(values), max(map(len, values))
+    labelled = max(rows, columns) <= MAX_LABELLED
+    side = 34.0 if labelled else max(4.0, 500 / max(rows, columns))
+    left, top = 46.0 + 6 * max(map(len, names), default=0), 46.0
+    size = (left + columns * side + 4, top + rows * side + 4)
+    every = 1 if labelled else math.ceil(max(rows, columns) / 12)
+    squares = [
+        _square(left + j * side, top + i * side, side, value, labelled)
+        for i, row in enumerate(values)
+        for j, value in enumerate(row)
+    ]
+    marks = [
+        tick(str(j + 1), left + (j + 0.5) * side, top - 6) for j in range(0, columns, every)
+    ] + [
+        tick(names[i] if names else str(i + 1), left - 6, top + (i + 0.5) * side + 4, "end")
+        for i in range(0, rows, every)
+    ]
+    axes = [
+        element("text", labels[1], x=number(left), y="14", class_="label"),
+        element(
+            "text",
+            labels[0],
+            class_="label mid",
+            transform=f"translate(12 {number(top + rows * side / 2)}) rotate(-90)",
+        ),
+    ]
+    return _picture(key, size, title, _describe_matrix(values), *axes, *marks, *squares)
+
+
+def _square(x: float, y: float, side: float, value: float, labelled: bool) -> Markup:
+    if not math.isfinite(value):
+        return tick("–", x + side / 2, y + side / 2 + 4)
+    level = f"h{heat_level(value)}"
+    rectangle = element(
+        "rect",
+        x=number(x),
+        y=number(y),
+        width=number(side - 1),
+        height=number(side - 1),
+        class_=level,
+    )
+    if not labelled:
+        return rectangle
+    text = element(
+        "text",
+        f"{value:.2f}",
+        x=number(x + (side - 1) / 2),
+        y=number(y + side / 2 + 4),
+        class_=f"value mid {level}",
+    )
+    return join(rectangle, text)
+
+
+def _describe_matrix(values: Sequence[Sequence[float]]) -> str:
+    diagonal = [row[i] for i, row in enumerate(values) if i < len(row) and math.isfinite(row[i])]
+    others = [
+        v for i, row in enumerate(values) for j, v in enumerate(row) if i != j and math.isfinite(v)
+    ]
+    text = f"{len(values)} by {max(map(len, values))} values."
+    if diagonal:
+        mean = sum(diagonal) / len(diagonal)
+        text += (
+            f" On the diagonal from {min(diagonal):.2f} to {max(diagonal):.2f}, mean {mean:.2f}."
+        )
+    return text + (f" Elsewhere at most {max(others):.2f}." if others else "")
+
+
+def evenly_spaced(count: int, most: int) -> list[int]:
+    """Return at most ``most`` evenly spaced indices below ``count``.
 
     Example:
-        >>> evenly(3, 5), evenly(9, 3)
+        >>> evenly_spaced(3, 5), evenly_spaced(9, 3)
         ([0, 1, 2], [0, 3, 6])
     """
     return [k * count // most for k in range(most)] if count > most else list(range(count))
@@ -233,7 +325,7 @@ def _polyline(frame: Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
 
 
 def _dots(frame: Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
-    # Lines of no length with round caps: one path for all points keeps the page small.
+    # Lines of zero length with round caps: a single path for all points keeps the page small.
     return "".join(
         f"M{number(frame.x.at(x))} {number(frame.y.at(y))}h0" for x, y in zip(xs, ys, strict=True)
     )
@@ -244,7 +336,7 @@ def _heading(title: str) -> Markup:
 
 
 def _legend(named: dict[str, str]) -> Markup:
-    """Names of the lines, from the right of the title line."""
+    """Draw the legend, right-aligned in the line of the title."""
     parts, right = [], PANEL[0] - 10
     for style, name in reversed(named.items()):
         parts.append(element("text", name, x=number(right), y="14", class_="tick end"))

@@ -1,4 +1,4 @@
-"""The page of one fitted model."""
+"""The page of a fitted model."""
 
 from __future__ import annotations
 
@@ -16,17 +16,27 @@ from numpy.typing import ArrayLike
 
 from isolatent.evaluation import bootstrap, linear_r2, mcc
 from isolatent.evaluation.alignment import align_codes, correlation_matrix
-from isolatent.report.figures import evenly
-from isolatent.report.page import Cell, Curve, Facts, Matrix, Moment, Page, Scatter, Score
+from isolatent.report.figures import evenly_spaced
+from isolatent.report.page import (
+    APPROACH_LABELS,
+    Curve,
+    CurvePoint,
+    Facts,
+    Matrix,
+    Page,
+    Scatter,
+    Score,
+    Section,
+)
 
 if TYPE_CHECKING:
     from isolatent.training import ContrastiveICA
 
 __all__ = ["page_of_fit"]
 
-MOST_ROWS = 4096  # that are encoded for the page
-MOST_SHOWN = 400  # points kept for the figures
-LAST = 0.05  # share of the steps over which the noisy figures of the end are averaged
+MAX_ENCODED = 4096  # rows
+MAX_DRAWN = 400  # points of the figures
+LAST_SHARE = 0.05  # of the steps, over which final values are averaged to reduce noise
 SCORES: dict[str, Callable[..., Any]] = {"linear_r2": linear_r2, "mcc": mcc}
 
 
@@ -41,32 +51,32 @@ def page_of_fit(
     summary: Sequence[str] = (),
     quality: str = "score",
 ) -> Page:
-    """Describe a fitted model, with scores where the true factors are known.
+    """Return a page about a fitted model, with scores if the true factors are known.
 
-    Of more than 4096 observations, that many are taken, evenly spaced.
+    At most 4096 observations are encoded, evenly spaced over all.
 
     Args:
         model: A fitted ``ContrastiveICA``.
-        X: Observations to encode; without them codes are not shown.
+        X: Observations to encode; without them the page shows no codes.
         factors: The true factors of X.
-        command: What fits the model again.
-        truth: The world's scale or weights, if they are known.
+        command: The command that repeats the fit.
+        truth: The scale or weights of the world, if known.
         title: The page's heading.
-        summary: Paragraphs below it.
-        quality: What ``fit`` was told to measure while training, for the axis.
+        summary: Paragraphs below the heading.
+        quality: Name of the quality that ``fit`` measured during training, for the axis.
 
     Example:
         >>> import isolatent as iso
         >>> model = iso.ContrastiveICA(2, recipe=iso.Recipe(max_steps=2), random_state=0)
         >>> x = np.random.default_rng(0).normal(size=(90, 2)).cumsum(axis=0)
         >>> page = page_of_fit(model.fit(x), x)
-        >>> page.cells[0].name, len(page.cells[0].codes)
+        >>> page.sections[0].name, len(page.sections[0].codes)
         ('The fit', 90)
     """
     if factors is not None and X is None:
-        raise ValueError("X must be given with factors: the observations that they are behind")
+        raise ValueError("X must be given with factors: the observations of these factors")
     guarantee = model.guarantee_.to_dict()
-    cell = Cell(
+    section = Section(
         "The fit",
         facts=_facts(model),
         curves=(_curve(model),),
@@ -78,73 +88,72 @@ def page_of_fit(
         command=command,
     )
     if X is not None:
-        x, z = _chosen(X, factors)
-        with warnings.catch_warnings():  # an array's columns are in the order of the names
+        x, z = _subsample(X, factors)
+        with warnings.catch_warnings():  # the columns of an array are in the fitted order
             warnings.filterwarnings("ignore", "X does not have valid feature names")
-            with warnings.catch_warnings():  # plain columns in the order of the fitted ones
-                warnings.filterwarnings("ignore", "X does not have valid feature names")
-                h = model.transform(x)
+            h = model.transform(x)
         if z is None:
-            cell = dataclasses.replace(cell, codes=_matrix(h, len(h)))
+            section = dataclasses.replace(section, codes=_matrix(h, len(h)))
         else:
-            cell = _with_truth(cell, x, z, h, guarantee)
-    return Page(title, tuple(summary), cells=(cell,))
+            section = _with_truth(section, x, z, h, guarantee)
+    return Page(title, tuple(summary), sections=(section,))
 
 
-def _with_truth(cell: Cell, x: Any, z: Any, h: Any, guarantee: dict[str, Any]) -> Cell:
-    promised = guarantee["metric"] if guarantee["equivalence"] else None
-    one_by_one = promised in ("mcc", "block_mcc")
-    scored = {"recovered": h}
+def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, Any]) -> Section:
+    """Add scores and figures of codes h against true factors z."""
+    guaranteed = guarantee["metric"] if guarantee["equivalence"] else None
+    one_by_one = guaranteed in ("mcc", "block_mcc")
+    scored = {"unsupervised": h}
     if np.ndim(x) == 2:
-        scored = {"observations as they are": x, "recovered": h}
+        scored = {"identity": x, "unsupervised": h}
     scores = tuple(
-        Score(name, of, str(bootstrap(score, z, codes)), name == promised and of == "recovered")
-        for of, codes in scored.items()
-        if len(codes) >= 2 * (codes.shape[1] + 2)  # what a held-out fit needs
+        Score(
+            name,
+            APPROACH_LABELS[approach],
+            str(bootstrap(score, z, codes)),
+            name == guaranteed and approach == "unsupervised",
+        )
+        for approach, codes in scored.items()
+        if len(codes) >= 2 * (codes.shape[1] + 2)  # required by a held-out linear fit
         for name, score in SCORES.items()
     )
     factors, codes = align_codes(z, h, one_by_one=one_by_one)
-    how = (
-        "after the best assignment, and with the sign that correlates"
-        if one_by_one
-        else "after the best linear map, fitted on other observations"
-    )
     return dataclasses.replace(
-        cell,
+        section,
         scores=scores,
         correlations=_matrix(correlation_matrix(factors, codes), len(factors)),
-        scatter=Scatter(_matrix(factors, MOST_SHOWN), _matrix(codes, MOST_SHOWN)),
-        alignment=how,
+        scatter=Scatter(_matrix(factors, MAX_DRAWN), _matrix(codes, MAX_DRAWN)),
+        alignment="assignment" if one_by_one else "linear",
     )
 
 
-def _chosen(X: Any, factors: Any) -> tuple[Any, npt.NDArray[Any] | None]:
-    """At most MOST_ROWS observations and their factors."""
-    framed = hasattr(X, "iloc")  # a data frame keeps the names of its columns
-    array: Any = X if framed else np.asarray(X)
+def _subsample(X: Any, factors: Any) -> tuple[Any, npt.NDArray[Any] | None]:
+    """Return at most MAX_ENCODED observations and their factors."""
+    is_frame = hasattr(X, "iloc")  # a data frame keeps the names of its columns
+    array: Any = X if is_frame else np.asarray(X)
     z = None if factors is None else np.asarray(factors)
     if z is not None and len(z) != len(array):
         raise ValueError(f"factors must have as many rows as X ({len(array)}), got {len(z)}")
-    index = evenly(len(array), MOST_ROWS)
-    x = array.iloc[index] if framed else array[index]
+    index = evenly_spaced(len(array), MAX_ENCODED)
+    x = array.iloc[index] if is_frame else array[index]
     return x, None if z is None else z[index]
 
 
 def _matrix(values: Any, most: int) -> Matrix:
-    chosen = np.asarray(values, dtype=float)[evenly(len(values), most)]
+    chosen = np.asarray(values, dtype=float)[evenly_spaced(len(values), most)]
     return tuple(tuple(row) for row in chosen.tolist())
 
 
 def _curve(model: ContrastiveICA) -> Curve:
-    moments = tuple(
-        Moment(s.number, s.loss, s.held_out, s.information, s.scale, s.quality)
+    points = tuple(
+        CurvePoint(s.number, s.loss, s.held_out, s.information, s.scale, s.quality)
         for s in model.history_
     )
-    return Curve("training", moments)
+    return Curve("training", points)
 
 
 def _learned(model: ContrastiveICA) -> tuple[float, ...]:
-    """The learned weights; one number if they are all the same."""
+    """Return the learned weights, or a single number if they are all equal."""
     similarity = getattr(model.loss_, "similarity", None)
     if similarity is None:
         return ()
@@ -160,17 +169,17 @@ def _facts(model: ContrastiveICA) -> Facts:
     ]
     history = model.history_
     if history:
-        end = history[-max(1, math.ceil(LAST * len(history))) :]
+        last = history[-max(1, math.ceil(LAST_SHARE * len(history))) :]
         facts.append(("Steps", str(history[-1].number)))
-        facts.append(("Loss in the end", f"{np.mean([step.loss for step in end]):.4g}"))
+        facts.append(("Final loss", f"{np.mean([step.loss for step in last]):.4g}"))
         held_out = [step.held_out for step in history if step.held_out is not None]
         if held_out:
-            facts.append(("Held-out loss in the end", f"{held_out[-1]:.4g}"))
-        found = [step.information for step in end if step.information is not None]
-        if found:
-            most = end[-1].loss + (end[-1].information or 0.0)
+            facts.append(("Final held-out loss", f"{held_out[-1]:.4g}"))
+        information = [step.information for step in last if step.information is not None]
+        if information:
+            most = last[-1].loss + (last[-1].information or 0.0)
             facts.append(
-                ("Information found", f"{np.mean(found):.3g} of at most {most:.3g} nats (log B)")
+                ("Information", f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)")
             )
     return tuple(facts)
 

@@ -1,4 +1,4 @@
-"""What a page shows, as plain data: no model, no tensor, nothing to compute with."""
+"""The content of a page as plain data, without models or tensors."""
 
 from __future__ import annotations
 
@@ -6,31 +6,77 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from isolatent.report.verdicts import Verdict
-
 if TYPE_CHECKING:
-    from isolatent.experiments import Row as Result
+    from isolatent.experiments import Row
 
 __all__ = [
-    "Cell",
+    "APPROACH_LABELS",
+    "VERDICT_SYMBOLS",
+    "Comparison",
     "Curve",
+    "CurvePoint",
     "Facts",
+    "LatentTraversal",
     "Matrix",
-    "Moment",
     "Page",
-    "Row",
     "Scatter",
     "Score",
-    "Strips",
+    "Section",
+    "Verdict",
 ]
 
-Facts: TypeAlias = tuple[tuple[str, str], ...]
+Facts: TypeAlias = tuple[tuple[str, str], ...]  # labels and texts
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+
+# Labels of the representations that are scored.
+APPROACH_LABELS = {
+    "identity": "raw observations",
+    "supervised": "supervised encoder",
+    "unsupervised": "recovered",
+}
+# From the worst to the best.
+VERDICT_SYMBOLS = {
+    "failed": "✗",
+    "missed": "✗",
+    "missing": "–",
+    "limit": "≈",
+    "open": "–",
+    "reached": "✓",
+    "above": "▲",
+}
 
 
 @dataclass(frozen=True)
-class Moment:
-    """What was known after a step of training; None where it was not measured."""
+class Verdict:
+    """The outcome of a comparison with a published score.
+
+    Attributes:
+        kind: A key of ``VERDICT_SYMBOLS``.
+        text: The outcome in words, which stand beside the symbol and the colour.
+    """
+
+    kind: str
+    text: str
+
+    @property
+    def symbol(self) -> str:
+        """A symbol that distinguishes the kinds without colour."""
+        return VERDICT_SYMBOLS.get(self.kind, "–")
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether the published score was not reached, so that somebody should look into it."""
+        return self.kind in ("missed", "failed", "missing")
+
+    @property
+    def rank(self) -> int:
+        """The position among the kinds; the worst is 0."""
+        return [*VERDICT_SYMBOLS].index(self.kind)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Measurements after a training step; None where a quantity was not measured."""
 
     number: int
     loss: float | None = None
@@ -42,47 +88,47 @@ class Moment:
 
 @dataclass(frozen=True)
 class Curve:
-    """One run's moments, and its name in the legend."""
+    """The training curve of one run, with its name in the legend."""
 
     name: str
-    moments: tuple[Moment, ...]
+    points: tuple[CurvePoint, ...]
 
 
 @dataclass(frozen=True)
 class Score:
-    """A score of some codes.
+    """A score with its interval or spread.
 
     Attributes:
-        name: Its name in :mod:`isolatent.evaluation`.
-        of: What was scored, such as ``"recovered"``.
-        text: The figure with its interval or spread.
-        promised: Whether it is the one that the guarantee is about.
+        metric: The metric's name in :mod:`isolatent.evaluation`.
+        label: The representation that was scored, such as ``"recovered"``, or the run.
+        text: The value with its interval or spread.
+        guaranteed: Whether the guarantee is a statement about this metric.
     """
 
-    name: str
-    of: str
+    metric: str
+    label: str
     text: str
-    promised: bool = False
+    guaranteed: bool = False
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """True factors and what was recovered of each, rows by factors."""
+    """True factors and the aligned codes, rows by factors."""
 
     true: Matrix
     codes: Matrix
 
 
 @dataclass(frozen=True)
-class Strips:
-    """A row of images for each code.
+class LatentTraversal:
+    """A row of images for each code, along which that code grows.
 
     Attributes:
-        kind: ``"nearest"``, stored images, or ``"decoded"``, what a decoder draws.
+        kind: ``"nearest"`` for stored images, ``"decoded"`` for images that a decoder made.
         rows: A PNG file in base64 for each code.
-        columns: Images along each.
-        size: Pixels of one image's side.
-        spreads: The standard deviation of each code as a share of the largest, if it is known.
+        columns: Number of images in a row.
+        size: Side length of an image in pixels.
+        spreads: The standard deviation of each code as a share of the largest, if known.
     """
 
     kind: str
@@ -93,32 +139,32 @@ class Strips:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A fit, or all runs of one row of a table. What is empty or None is not shown.
+class Section:
+    """A fitted model, or all runs of one cell of an experiment. Empty fields are not shown.
 
     Attributes:
-        name: Its heading, unique on the page.
-        verdict: What came of the comparison with a paper.
+        name: The heading, unique on the page.
+        verdict: The outcome of the comparison with a paper.
         facts: Short statements, label and text.
-        scores: Scores, where the truth is known.
-        intervals: The scores of each run with their intervals; ``of`` is the run.
-        curves: Training, one curve for each run.
-        quality: What the curves' quality is, for the axis.
-        correlations: |corr| of true (rows) and aligned recovered (columns) factors; of a category,
-            the root of the share of variance between its values.
-        scatter: Factors and aligned codes.
-        factors: The names of the true factors, if they have any.
-        categories: Those whose values have no order.
-        alignment: How codes were aligned, in words.
-        strips: What each code does, in pictures.
-        codes: Codes, rows by columns, where there is no truth to show them against.
+        scores: Scores of codes whose true factors are known.
+        intervals: The scores of each run with their confidence intervals; the label is the run.
+        curves: Training curves, one for each run.
+        quality: Name of the curves' ``quality``, for the axis.
+        correlations: |corr| of true factors (rows) and aligned codes (columns). For a categorical
+            factor, the square root of the share of variance between its values.
+        scatter: True factors and aligned codes.
+        factors: Names of the true factors, if they have any.
+        categories: Names of the categorical factors.
+        alignment: How the codes were aligned: ``"assignment"``, ``"linear"`` or empty.
+        traversal: Images along each code.
+        codes: Codes, rows by columns, where no true factors are known.
         learned: The learned scale (one number) or weights Λ̂.
-        truth: The world's.
+        truth: The scale or weights of the world.
         paired: Whether the learned weights are in the order of the true ones.
-        guarantee: What ``Guarantee.to_dict`` gives.
-        spec: Everything the run depends on, as plain data.
-        command: What reruns it.
-        errors: Which runs gave no score, and why.
+        guarantee: The result of ``Guarantee.to_dict``.
+        spec: All settings of the run, as plain data.
+        command: The command that repeats the run.
+        errors: Runs without a score, and the reason of each.
     """
 
     name: str
@@ -133,7 +179,7 @@ class Cell:
     factors: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     alignment: str = ""
-    strips: Strips | None = None
+    traversal: LatentTraversal | None = None
     codes: Matrix = ()
     learned: tuple[float, ...] = ()
     truth: tuple[float, ...] = ()
@@ -145,26 +191,26 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of the table of ours beside the paper's.
+class Comparison:
+    """A row of the table that compares our scores with the published ones.
 
     Attributes:
-        cell: The heading of its cell on the page.
-        result: The figures.
-        verdict: What they say.
+        section: The heading of its section on the page.
+        row: The scores.
+        verdict: The outcome.
     """
 
-    cell: str
-    result: Result
+    section: str
+    row: Row
     verdict: Verdict
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page: a summary in words, a table if there is something to compare with, and the cells."""
+    """A page: a summary in words, a table of comparisons if there are any, and the sections."""
 
     title: str
     summary: tuple[str, ...] = ()
-    table: tuple[Row, ...] = ()
-    cells: tuple[Cell, ...] = ()
+    table: tuple[Comparison, ...] = ()
+    sections: tuple[Section, ...] = ()
     facts: Facts = ()

@@ -1,4 +1,4 @@
-"""Results as a picture for documents: PNG, drawn by matplotlib, which is loaded when asked for."""
+"""Results as a PNG figure, drawn by matplotlib, which is an optional dependency."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from typing import Any
 
 from isolatent.experiments.results import Row
 from isolatent.files import atomic_write
-from isolatent.report.table import score_name
+from isolatent.report.tables import score_name
 
-__all__ = ["can_draw", "distances", "panels", "swept", "write_figure"]
+__all__ = ["find_sweep", "has_matplotlib", "marginal_distances", "split_panels", "write_figure"]
 
-FEWEST = 3  # values of something that is swept
-CROWDED = 8  # series are too many for one panel
-Series = dict[str, list[tuple[float, str]]]
+MIN_SWEPT = 3  # values of a swept parameter
+MAX_SERIES = 7  # in one panel
+Series = dict[str, list[tuple[float, str]]]  # values and cells of each series
 COLOURS = ("#2166c4", "#c2500a", "#0b6b2e", "#7b3fa0", "#a3161a", "#55544e", "#00838f")
 MARKS = "osD^vPX"
 
 
-def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+def has_matplotlib() -> bool:
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
-def swept(names: Sequence[str]) -> tuple[str, Series] | None:
-    """What is swept in the names of a grid's cells: its label, and the cells of each series.
+def find_sweep(names: Sequence[str]) -> tuple[str, Series] | None:
+    """Find the swept parameter in the names of a grid's cells, and the cells of each series.
 
-    It is the label with a number that all names have, with the most values.
+    The parameter is the label, followed by a number, that all names share and that has the most
+    values; None if none has at least three.
 
     Example:
-        >>> swept(["a-sigma0.1", "b-sigma0.1", "a-sigma0.2", "a-sigma0.05"])
+        >>> find_sweep(["a-sigma0.1", "b-sigma0.1", "a-sigma0.2", "a-sigma0.05"])
         ('sigma', {'a': [(0.05, 'a-sigma0.05'), (0.1, 'a-sigma0.1'), (0.2, 'a-sigma0.2')], \
 'b': [(0.1, 'b-sigma0.1')]})
-        >>> swept(["sphere_vmf1", "sphere_vmf10", "box_normal"]) is None
+        >>> find_sweep(["sphere_vmf1", "sphere_vmf10", "box_normal"]) is None
         True
     """
     parts = {name: _numbers(name) for name in names}
     common = set.intersection(*(set(found) for found in parts.values())) if parts else set()
     count = {label: len({found[label] for found in parts.values()}) for label in common}
     label = max(sorted(count), key=count.__getitem__, default="")
-    if count.get(label, 0) < FEWEST:
+    if count.get(label, 0) < MIN_SWEPT:
         return None
     series: Series = {}
     for name, found in parts.items():
@@ -53,22 +54,22 @@ def swept(names: Sequence[str]) -> tuple[str, Series] | None:
 
 
 def _numbers(name: str) -> dict[str, float]:
-    """Labels that are followed by a number, such as ``batch`` in ``batch50-d10``."""
+    """Return the labels that are followed by a number, such as ``batch`` in ``batch50-d10``."""
     found = (re.fullmatch(r"([A-Za-z_]+)(\d+(?:\.\d+)?)", word) for word in name.split("-"))
     return {match[1]: float(match[2]) for match in found if match}
 
 
-def panels(series: Series) -> dict[str, Series]:
-    """Many series by a second number that all have in their names; few in one panel.
+def split_panels(series: Series) -> dict[str, Series]:
+    """Split many series into panels by a second number that all their names share.
 
     Example:
         >>> many = {f"kappa{k}-{a}": [(1.0, "")] for k in (4, 9) for a in "abcd"}
-        >>> {title: [*own] for title, own in panels(many).items()}
+        >>> {title: [*own] for title, own in split_panels(many).items()}
         {'kappa 4': ['a', 'b', 'c', 'd'], 'kappa 9': ['a', 'b', 'c', 'd']}
     """
     numbers = {name: _numbers(name) for name in series}
     common = set.intersection(*map(set, numbers.values()))
-    if len(series) < CROWDED or not common:
+    if len(series) <= MAX_SERIES or not common:
         return {"": series}
     label = min(common)
     found: dict[str, Series] = {}
@@ -78,8 +79,8 @@ def panels(series: Series) -> dict[str, Series]:
     return found
 
 
-def distances(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """For each cell the distance of its marginal from uniform, if its runs measured it."""
+def marginal_distances(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return the distance of each cell's marginal from uniform, where the runs measured it."""
     found = {
         str(record["cell"]): (record.get("measures") or {}).get("total_variation")
         for record in records
@@ -90,29 +91,29 @@ def distances(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def write_figure(
     rows: Sequence[Row],
     path: str | os.PathLike[str],
-    distance: Mapping[str, Mapping[str, float]] | None = None,
+    distances: Mapping[str, Mapping[str, float]] | None = None,
 ) -> None:
-    """Draw the rows of each experiment: ours as dots, the paper's as rings.
+    """Draw the scores of each experiment: ours as dots, the paper's as rings.
 
-    Where a number was swept there is a line for each series, otherwise a line of the picture for
-    each row. Of several approaches the last is drawn, of several scores the first where lines are.
+    A sweep gets a line for each series; other experiments get one dot for each row. Of several
+    approaches the last is drawn; of several metrics, a sweep shows the first.
 
     Args:
-        rows: What :func:`isolatent.experiments.tabulate` gives.
+        rows: The result of :func:`isolatent.experiments.tabulate`.
         path: A .png file, which is replaced.
-        distance: For some experiments what :func:`distances` gives; drawn on a second axis where
-            something is swept.
+        distances: The result of :func:`marginal_distances` for some experiments; drawn on a second
+            axis of a sweep.
     """
-    if not can_draw():
+    if not has_matplotlib():
         raise ValueError("a figure needs matplotlib: pip install 'isolatent[bench]'")
     approach = {(row.experiment, row.cell): row.approach for row in rows}
     shown: dict[str, list[Row]] = {}
     for row in rows:
         if row.approach == approach[row.experiment, row.cell]:
             shown.setdefault(row.experiment, []).append(row)
-    sweeps = {name: swept([row.cell for row in own]) for name, own in shown.items()}
+    sweeps = {name: find_sweep([row.cell for row in own]) for name, own in shown.items()}
     heights = [1.1 + 0.3 * len(own) if sweeps[name] is None else 4.5 for name, own in shown.items()]
-    split = {name: panels(sweep[1]) for name, sweep in sweeps.items() if sweep is not None}
+    split = {name: split_panels(sweep[1]) for name, sweep in sweeps.items() if sweep is not None}
     widest = max((len(own) for own in split.values()), default=1)
     figure = importlib.import_module("matplotlib.figure").Figure(
         figsize=(7.5 if widest == 1 else 1.5 + 3.2 * widest, sum(heights)), layout="constrained"
@@ -129,8 +130,8 @@ def write_figure(
             for ax, (title, series) in zip(drawn, split[name].items(), strict=True):
                 _draw_lines(ax, cells, sweep[0], series)
                 ax.set_title(title, fontsize="small")
-                if measured := (distance or {}).get(name):
-                    _draw_distance(ax, series, measured, told=ax is drawn[-1])
+                if measured := (distances or {}).get(name):
+                    _draw_distance(ax, series, measured, labelled=ax is drawn[-1])
             drawn[0].set_ylabel(_score_label(own))
             _legend(part, drawn[0])
         part.suptitle(name, fontsize="medium", fontweight="bold")
@@ -146,7 +147,7 @@ def _score_label(rows: Sequence[Row]) -> str:
 
 
 def _draw_rows(ax: Any, rows: list[Row]) -> None:
-    """One line for each row; the first on top."""
+    """Draw one dot for each row; the first row is on top."""
     places = range(len(rows))
     for y, row in zip(places, rows, strict=True):
         if row.published is not None:
@@ -173,7 +174,7 @@ def _draw_lines(
     label: str,
     series: Series,
 ) -> None:
-    """The score against what is swept; the paper's dashed in the same colour."""
+    """Draw scores against the swept parameter; published ones dashed in the same colour."""
     for k, (name, points) in enumerate(series.items()):
         colour, mark = COLOURS[k % len(COLOURS)], MARKS[k // len(COLOURS) % len(MARKS)]
         own = [(x, row) for x, cell in points if (row := cells[cell]).ours is not None]
@@ -203,22 +204,24 @@ def _draw_lines(
     ax.set_xlabel(label)
 
 
-def _draw_distance(ax: Any, series: Series, distance: Mapping[str, float], *, told: bool) -> None:
-    """The distance of the marginal from uniform, which all series share, on an axis of its own."""
+def _draw_distance(
+    ax: Any, series: Series, distance: Mapping[str, float], *, labelled: bool
+) -> None:
+    """Draw the distance of the marginal from uniform, common to all series, on a second axis."""
     points = sorted({(x, distance[c]) for own in series.values() for x, c in own if c in distance})
     other = ax.twinx()
     other.plot(*zip(*points, strict=True), ":", color="#55544e", lw=1.5)
     other.set_ylim(-0.02, 1.02)
     other.spines[["top"]].set_visible(False)
     ax.plot([], [], ":", color="#55544e", lw=1.5, label="distance from uniform")
-    if told:
+    if labelled:
         other.set_ylabel("total variation distance of the marginal")
     else:
         other.set_yticklabels([])
 
 
 def _legend(part: Any, ax: Any) -> None:
-    """One for all panels, below them."""
+    """Draw one legend for all panels, below them."""
     handles, labels = ax.get_legend_handles_labels()
     part.legend(
         handles, labels, fontsize="small", frameon=False, ncols=4, loc="outside lower center"

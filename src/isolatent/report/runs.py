@@ -1,4 +1,4 @@
-"""The page of experiments: every cell's runs beside what was published."""
+"""The page of experiments: the runs of every cell beside the published scores."""
 
 from __future__ import annotations
 
@@ -10,45 +10,53 @@ from typing import Any
 from pydantic import ValidationError
 
 from isolatent.experiments.image_cells import ImageCell
-from isolatent.experiments.results import Row as Result
-from isolatent.experiments.results import centre_and_spread, ours_text, rows_of, spread_text
-from isolatent.report.page import Cell, Facts, Page, Row, Score
-from isolatent.report.reading import (
+from isolatent.experiments.results import (
+    Row,
+    centre_and_spread,
+    ours_text,
+    rows_of,
+    spread_text,
+)
+from isolatent.report.page import APPROACH_LABELS, Comparison, Facts, Page, Score, Section, Verdict
+from isolatent.report.records import (
     Record,
+    Results,
     read_absolute,
     read_curve,
     read_number,
     read_scatter,
-    read_strips,
+    read_traversal,
     read_weights,
 )
-from isolatent.report.stored import Results
-from isolatent.report.table import score_name
-from isolatent.report.verdicts import judge, worst
+from isolatent.report.tables import score_name
 
-__all__ = ["page_of_runs"]
+__all__ = ["judge", "page_of_runs"]
 
-SCORED = {
-    "identity": "observations as they are",
-    "unsupervised": "recovered",
-    "supervised": "trained on the factors",
-}
-ELSEWHERE = "again"  # a directory for runs that are done once more
-QUALITY = "linear_r2"  # what runs measure while they train
-ALIGNED = {
-    "assignment": "after the best assignment, and with the sign that correlates",
-    "linear": "after the best linear map, fitted on other observations",
+RERUN_DIRECTORY = "again"  # in the commands that repeat a run
+QUALITY_METRIC = "linear_r2"  # measured by runs during training
+# Verdicts of `isolatent.experiments.verdict` that start with "within" are "reached".
+VERDICT_KINDS = {
+    "worse": "missed",
+    "better": "above",
+    "fails as published": "limit",
+    "identified here, not in the paper": "missed",
+    "fails as claimed": "limit",
+    "identified, against the claim": "open",  # a claim without a published score
+    "nothing published": "open",
+    "missing": "missing",
+    "diverged": "failed",
+    "failed": "failed",
 }
 
 
 def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
-    """Show every cell of some experiments, compared with what was published for it.
+    """Return a page with every cell of some experiments, compared with the published scores.
 
-    A record is what :func:`isolatent.experiments.execute` gives; what it lacks is not shown.
+    A record is the result of :func:`isolatent.experiments.execute`; missing fields are not shown.
     Figures of factors and weights are those of the run with the median score.
 
     Args:
-        results: Each an experiment and its records, as :func:`read_results` gives them.
+        results: Experiments and their records, as :func:`read_results` returns them.
         title: The page's heading; the experiments' names if empty.
 
     Example:
@@ -59,18 +67,36 @@ def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
         'worse'
     """
     names = list(dict.fromkeys(str(experiment["name"]) for experiment, _ in results))
-    made = list(_made(results, several=len(names) > 1))
-    table = tuple(row for rows, _ in made for row in rows)
+    parts = list(_comparisons_and_sections(results, several=len(names) > 1))
+    table = tuple(compared for comparisons, _ in parts for compared in comparisons)
     return Page(
         title or ", ".join(names) or "Report of runs",
-        (*_told(results), *_summary(table)),
+        (*_titles_and_notes(results), *_summary(table)),
         table,
-        tuple(cell for _, cell in made),
+        tuple(section for _, section in parts),
         _versions(record for _, records in results for record in records),
     )
 
 
-def _made(results: Sequence[Results], several: bool) -> Iterator[tuple[list[Row], Cell]]:
+def judge(row: Row) -> Verdict:
+    """Return the verdict on a row, which also counts the runs without a score.
+
+    Where nothing was published, a run that diverged or is missing does no harm.
+    """
+    kind = VERDICT_KINDS.get(row.verdict, "reached")
+    lost = row.runs - row.seeds
+    if kind in ("missing", "failed"):
+        harmless = row.published is None and row.verdict != "failed"
+        return Verdict("open" if harmless else kind, row.verdict)
+    if lost:
+        text = f"{row.verdict}; {lost} of {row.runs} runs without a score"
+        return Verdict("failed" if row.published is not None else kind, text)
+    return Verdict(kind, row.verdict)
+
+
+def _comparisons_and_sections(
+    results: Sequence[Results], several: bool
+) -> Iterator[tuple[list[Comparison], Section]]:
     taken: Counter[str] = Counter()
     for experiment, records in results:
         rows = rows_of(experiment, records)
@@ -80,51 +106,58 @@ def _made(results: Sequence[Results], several: bool) -> Iterator[tuple[list[Row]
             taken[heading] += 1
             if taken[heading] > 1:  # the same experiment in two directories
                 heading = f"{heading} ({taken[heading]})"
+            own_rows = [row for row in rows if row.cell == name]
+            # Only the last approach is compared: the model itself, if it was run.
+            comparisons = [
+                Comparison(heading, row, judge(row))
+                for row in own_rows
+                if row.approach == own_rows[-1].approach
+            ]
             own = [record for record in records if record["cell"] == name]
-            yield _rows_and_cell(heading, spec, [row for row in rows if row.cell == name], own)
+            yield comparisons, _section(spec, comparisons, own_rows, own)
 
 
-def _rows_and_cell(
-    heading: str, spec: Mapping[str, Any], rows: list[Result], records: list[Record]
-) -> tuple[list[Row], Cell]:
-    # The approach that is the point: the model, if it was asked for. One row for each metric.
-    table = [Row(heading, row, judge(row)) for row in rows if row.approach == rows[-1].approach]
-    result = table[0].result
-    shown = _median(records, result)
+def _section(
+    spec: Mapping[str, Any],
+    comparisons: Sequence[Comparison],
+    rows: list[Row],
+    records: list[Record],
+) -> Section:
+    compared = comparisons[0].row
+    shown = _median_record(records, compared)
     learned, truth = read_weights(shown.get("scale"))
-    cell = Cell(
-        heading,
-        verdict=worst([row.verdict for row in table]),
-        facts=_facts(spec, records, result, shown),
-        scores=_scores(records, rows, _promised(shown)),
-        intervals=tuple(_intervals(records, result.approach)),
-        curves=tuple(c for record in records if (c := read_curve(record)).moments),
-        quality=score_name(QUALITY),
+    traversal = read_traversal(shown)
+    # The codes of images are not aligned.
+    alignment = "" if traversal else str(shown.get("alignment") or "assignment")
+    return Section(
+        comparisons[0].section,
+        verdict=min((c.verdict for c in comparisons), key=lambda verdict: verdict.rank),
+        facts=_facts(spec, records, compared, shown),
+        scores=_scores(records, rows, _guaranteed_metric(shown)),
+        intervals=tuple(_intervals(records, compared.approach)),
+        curves=tuple(c for record in records if (c := read_curve(record)).points),
+        quality=score_name(QUALITY_METRIC),
         correlations=read_absolute(shown.get("correlation")),
         scatter=read_scatter(shown.get("scatter")),
         factors=tuple(map(str, shown.get("factors") or ())),
         categories=tuple(map(str, shown.get("categories") or ())),
-        alignment=""
-        if shown.get("strips")
-        else ALIGNED.get(shown.get("alignment", "assignment"), ""),
-        strips=read_strips(shown.get("strips")),
+        alignment=alignment,
+        traversal=traversal,
         learned=learned,
         truth=truth,
         paired=True,
         guarantee=_guarantee(spec, shown),
         spec=spec,
-        command=_again(shown.get("command")),
+        command=_rerun_command(shown.get("command")),
         errors=tuple(
             f"seed {record.get('seed', '?')} {record.get('status', 'failed')}: {error}"
             for record in records
             if (error := record.get("error"))
         ),
     )
-    return table, cell
 
 
-def _told(results: Sequence[Results]) -> Iterator[str]:
-    """The titles and notes of the experiments."""
+def _titles_and_notes(results: Sequence[Results]) -> Iterator[str]:
     for experiment, _ in results:
         title, note = (str(experiment.get(key) or "") for key in ("title", "note"))
         parts = [part if part.endswith(".") else f"{part}." for part in (title, note) if part]
@@ -132,54 +165,54 @@ def _told(results: Sequence[Results]) -> Iterator[str]:
             yield (f"{experiment['name']}: " if len(results) > 1 else "") + " ".join(parts)
 
 
-def _summary(table: Sequence[Row]) -> tuple[str, ...]:
-    counts = Counter(row.result.verdict for row in table)
-    told = "; ".join(f"{count} {text}" for text, count in counts.most_common())
+def _summary(table: Sequence[Comparison]) -> tuple[str, ...]:
+    counts = Counter(compared.row.verdict for compared in table)
+    counted = "; ".join(f"{count} {text}" for text, count in counts.most_common())
     rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
     bad: dict[str, list[str]] = {}
-    for row in table:
-        if row.verdict.is_bad:
-            bad.setdefault(row.cell, []).append(score_name(row.result.metric))
+    for compared in table:
+        if compared.verdict.is_bad:
+            bad.setdefault(compared.section, []).append(score_name(compared.row.metric))
     several = any(len(scores) > 1 for scores in bad.values())
-    parts = (f"{cell} ({', '.join(scores)})" if several else cell for cell, scores in bad.items())
-    return (f"{rows}: {told}." if table else "There are no runs.",) + (
+    parts = (f"{name} ({', '.join(scores)})" if several else name for name, scores in bad.items())
+    return (f"{rows}: {counted}." if table else "No runs.",) + (
         (f"Not reached: {'; '.join(parts) if several else ', '.join(parts)}.",) if bad else ()
     )
 
 
-def _facts(spec: Mapping[str, Any], records: list[Record], result: Result, shown: Record) -> Facts:
-    name = score_name(result.metric)
+def _facts(spec: Mapping[str, Any], records: list[Record], row: Row, shown: Record) -> Facts:
+    name = score_name(row.metric)
     facts = []
-    if result.ours is not None:
-        ours = "Ours (median)" if result.centre == "median" else "Ours"
-        facts.append((f"{ours}, {name}", f"{ours_text(result)} %"))
-    if result.published is not None:
-        facts.append((f"Paper, {name}", f"{spread_text(result.published, result.spread)} %"))
+    if row.ours is not None:
+        ours = "Ours (median)" if row.centre == "median" else "Ours"
+        facts.append((f"{ours}, {name}", f"{ours_text(row)} %"))
+    if row.published is not None:
+        facts.append((f"Paper, {name}", f"{spread_text(row.published, row.spread)} %"))
     if seeds := ", ".join(str(r["seed"]) for r in records if r.get("seed") is not None):
         facts.append(("Seeds", seeds))
     times = [(record.get("seconds") or {}).get("total") for record in records]
     if seconds := [s for time in times if (s := read_number(time)) is not None]:
         facts.append(("Time of a run", f"{statistics.fmean(seconds):.3g} s"))
-    if result.seeds > 1 and shown.get("seed") is not None:
+    if row.seeds > 1 and shown.get("seed") is not None:
         facts.append(("Run shown below", f"seed {shown['seed']}, the median"))
     facts += _measures(shown.get("measures"))
     if spec.get("note"):
         facts.append(("Note", str(spec["note"])))
-    told = dict.fromkeys(str(text) for record in records for text in record.get("warnings") or ())
-    return (*facts, *(("Warning", text) for text in told))
+    texts = dict.fromkeys(str(text) for record in records for text in record.get("warnings") or ())
+    return (*facts, *(("Warning", text) for text in texts))
 
 
 def _measures(measures: Any) -> Iterator[tuple[str, str]]:
     for name, value in measures.items() if isinstance(measures, Mapping) else ():
         parts = value.items() if isinstance(value, Mapping) else [("", value)]
-        known = [(part, shown) for part, item in parts if (shown := _shown(item)) is not None]
+        known = [(part, text) for part, item in parts if (text := _measure_text(item)) is not None]
         if known:
-            text = ", ".join(f"{part.replace('_', ' ')} {shown}".strip() for part, shown in known)
+            text = ", ".join(f"{part.replace('_', ' ')} {text}".strip() for part, text in known)
             yield str(name).replace("_", " ").capitalize(), text
 
 
-def _shown(item: Any) -> str | None:
-    """A number, a word, or yes and no."""
+def _measure_text(item: Any) -> str | None:
+    """Format a number, a text or a truth value; return None for anything else."""
     if isinstance(item, bool):
         return "yes" if item else "no"
     if isinstance(item, str):
@@ -195,78 +228,75 @@ def _versions(records: Iterable[Record]) -> Facts:
     for record in records:
         for name, number in (record.get("versions") or {}).items():
             found.setdefault(str(name), {})[str(number)] = None
-    told = [f"{name} {' and '.join(numbers)}" for name, numbers in sorted(found.items())]
-    return (("Software", ", ".join(told)),) if told else ()
+    listed = [f"{name} {' and '.join(numbers)}" for name, numbers in sorted(found.items())]
+    return (("Software", ", ".join(listed)),) if listed else ()
 
 
 def _guarantee(spec: Mapping[str, Any], record: Record) -> Mapping[str, Any] | None:
-    """The card of a run; that of images follows from the cell alone, so that all have one."""
+    """Return the guarantee of a run; that of an image cell follows from its specification."""
     if "images" in (spec.get("world") or {}):
         try:
             return ImageCell.model_validate(spec).guarantee().to_dict()
         except ValidationError:
             pass
     card = record.get("guarantee")
-    return card if isinstance(card, Mapping) else None
+    return card if isinstance(card, Mapping) and "equivalence" in card else None
 
 
-def _again(command: Any) -> str | None:
-    """What does a run once more: in a directory of its own, since what is finished is not done."""
+def _rerun_command(command: Any) -> str | None:
+    """Return the command that repeats a run, in a new directory: finished runs are skipped."""
     if not isinstance(command, str):
         return None
-    return command if "--out" in command else f"{command} --out {ELSEWHERE}"
+    return command if "--out" in command else f"{command} --out {RERUN_DIRECTORY}"
 
 
-def _promised(record: Record) -> str | None:
+def _guaranteed_metric(record: Record) -> str | None:
     guarantee = record.get("guarantee")
     if isinstance(guarantee, Mapping) and guarantee.get("equivalence"):
         return str(guarantee.get("metric"))
     return None
 
 
-def _scores(records: list[Record], rows: list[Result], promised: str | None) -> tuple[Score, ...]:
-    """Every score that is a single number, in per cent, with the paper's where it has one."""
+def _scores(records: list[Record], rows: list[Row], guaranteed: str | None) -> tuple[Score, ...]:
+    """Return every score that is a single number, in per cent, beside the published ones."""
     found = []
     for approach in dict.fromkeys(row.approach for row in rows):
-        of = SCORED.get(approach, approach)
+        label = APPROACH_LABELS.get(approach, approach)
         own = [(record.get("scores") or {}).get(approach) or {} for record in records]
-        for name in dict.fromkeys(name for scores in own for name in scores):
-            values = [100 * v for scores in own if (v := read_number(scores.get(name))) is not None]
+        for metric in dict.fromkeys(metric for scores in own for metric in scores):
+            known = (read_number(scores.get(metric)) for scores in own)
+            values = [100 * value for value in known if value is not None]
             if values:
                 text = spread_text(*centre_and_spread(values, rows[0].centre)) + " %"
-                bold = approach == "unsupervised" and name == promised
-                found.append(Score(name, of, text, bold))
+                bold = approach == "unsupervised" and metric == guaranteed
+                found.append(Score(metric, label, text, bold))
         for row in rows:
             if row.approach == approach and None not in (row.ours, row.published):
                 text = spread_text(row.published, row.spread) + " %"
-                found.append(Score(row.metric, f"{of}, paper", text))
+                found.append(Score(row.metric, f"{label}, paper", text))
     return tuple(found)
 
 
 def _intervals(records: list[Record], approach: str) -> Iterator[Score]:
-    """The scores of each run that has intervals for them."""
+    """Yield the scores of each run that have confidence intervals."""
     for record in records:
         known, scores = record.get("intervals"), (record.get("scores") or {}).get(approach) or {}
-        for name, bounds in known.items() if isinstance(known, Mapping) else ():
+        for metric, bounds in known.items() if isinstance(known, Mapping) else ():
             ends = bounds if isinstance(bounds, Sequence) and len(bounds) == 2 else (None, None)
-            value, low, high = map(read_number, (scores.get(name), *ends))
+            value, low, high = map(read_number, (scores.get(metric), *ends))
             if value is not None and low is not None and high is not None:
                 text = f"{100 * value:.2f} [{100 * low:.2f}, {100 * high:.2f}]"
-                yield Score(str(name), f"seed {record.get('seed', '?')}", text)
+                yield Score(str(metric), f"seed {record.get('seed', '?')}", text)
 
 
-def _median(records: list[Record], result: Result) -> Record:
-    """The record with the median score; any where there is no score."""
-    scored = [
-        (v, k)
-        for k, record in enumerate(records)
-        if (
-            v := read_number(
-                ((record.get("scores") or {}).get(result.approach) or {}).get(result.metric)
-            )
-        )
-        is not None
+def _median_record(records: list[Record], row: Row) -> Record:
+    """Return the record with the median score, or the first one if none has a score."""
+    scores = [
+        ((record.get("scores") or {}).get(row.approach) or {}).get(row.metric) for record in records
     ]
+    scored = sorted(
+        (value, k) for k, score in enumerate(scores) if (value := read_number(score)) is not None
+    )
     if not scored:
         return records[0] if records else {}
-    return records[sorted(scored)[(len(scored) - 1) // 2][1]]
+    return records[scored[(len(scored) - 1) // 2][1]]

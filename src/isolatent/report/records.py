@@ -1,32 +1,57 @@
-"""Parts of a run's record as what a page shows; what is missing or garbled is left out."""
+"""Stored records of runs, and their fields as parts of a page.
+
+A field that is missing or malformed is left out of the page.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
+from pathlib import Path
 from typing import Any, TypeAlias
 
-from isolatent.report.page import Curve, Matrix, Moment, Scatter, Strips
+from isolatent.experiments.store import Store
+from isolatent.report.page import Curve, CurvePoint, LatentTraversal, Matrix, Scatter
 
 __all__ = [
     "Record",
+    "Results",
     "read_absolute",
     "read_curve",
     "read_number",
+    "read_results",
     "read_scatter",
-    "read_strips",
+    "read_traversal",
     "read_weights",
 ]
 
 Record: TypeAlias = Mapping[str, Any]
+Results: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]  # an experiment and its records
+
+
+def read_results(directory: str | os.PathLike[str]) -> list[Results]:
+    """Read every experiment below a directory with its records, as ``reproduce`` wrote them.
+
+    Subdirectories are searched too, so that ``results/`` may hold one directory for each of many
+    experiments.
+    """
+    found = Path(directory).rglob("experiments/*.json")
+    roots = sorted({path.parent.parent for path in found})
+    return [
+        (experiment, store.records(experiment["name"]))
+        for store in map(Store, roots)
+        for experiment in store.experiments()
+        if "name" in experiment and experiment.get("cells")
+    ]
 
 
 def read_curve(record: Record) -> Curve:
-    """A run's training."""
+    """Return the training curve of a run."""
     steps = record.get("curve")
-    moments = tuple(
-        Moment(
+    points = tuple(
+        CurvePoint(
             int(step["number"]),
             *(
                 read_number(step.get(name))
@@ -36,25 +61,26 @@ def read_curve(record: Record) -> Curve:
         for step in (steps if isinstance(steps, Sequence) else ())
         if isinstance(step, Mapping) and read_number(step.get("number")) is not None
     )
-    return Curve(f"seed {record.get('seed', '?')}", moments)
+    return Curve(f"seed {record.get('seed', '?')}", points)
 
 
 def read_scatter(value: Any) -> Scatter | None:
-    """Factors and codes."""
+    """Return true factors and aligned codes."""
     if not isinstance(value, Mapping):
         return None
     true, codes = _matrix(value.get("true")), _matrix(value.get("recovered"))
     return Scatter(true, codes) if true and len(true) == len(codes) else None
 
 
-def read_strips(value: Any) -> Strips | None:
-    """Pictures of what codes do."""
+def read_traversal(record: Record) -> LatentTraversal | None:
+    """Return the images along each code, which a record holds under ``"strips"``."""
+    value = record.get("strips")
     if not isinstance(value, Mapping) or not isinstance(value.get("rows"), list | tuple):
         return None
     columns, size = (read_number(value.get(name)) for name in ("columns", "size"))
     if not value["rows"] or columns is None or size is None:
         return None
-    return Strips(
+    return LatentTraversal(
         str(value.get("kind")),
         tuple(map(str, value["rows"])),
         int(columns),
@@ -64,7 +90,7 @@ def read_strips(value: Any) -> Strips | None:
 
 
 def read_weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The learned and the true scale or weights; those of several ways one after the other."""
+    """Return the learned and the true scale or weights; those of several ways are concatenated."""
     if not isinstance(scale, Mapping):
         return (), ()
     learned, truth = (_flat(scale.get(key)) for key in ("learned", "true"))
@@ -72,7 +98,7 @@ def read_weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _flat(value: Any) -> tuple[float, ...]:
-    """Numbers, however they are nested; nothing if something else is among them."""
+    """Flatten nested lists of numbers; return nothing if any item is not a number."""
     if isinstance(value, list | tuple):
         parts = [_flat(item) for item in value]
         return tuple(v for part in parts for v in part) if all(parts) else ()
@@ -80,22 +106,22 @@ def _flat(value: Any) -> tuple[float, ...]:
 
 
 def read_absolute(value: Any) -> Matrix:
-    """A matrix of numbers without their signs."""
+    """Return a matrix of absolute values."""
     return tuple(tuple(map(abs, row)) for row in _matrix(value))
 
 
 def _matrix(value: Any) -> Matrix:
-    """Rows of equal length; nothing if it is something else."""
+    """Return rows of equal length; nothing if the value is not a matrix."""
     rows = tuple(
         tuple(math.nan if (v := read_number(item)) is None else v for item in row)
-        for row in (value if isinstance(value, Sequence) else ())
-        if isinstance(row, Sequence)
+        for row in (value if isinstance(value, list | tuple) else ())
+        if isinstance(row, list | tuple)
     )
     return rows if len({len(row) for row in rows}) == 1 and rows[0] else ()
 
 
 def read_number(value: Any) -> float | None:
-    """A finite number."""
+    """Return a finite number, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return None
     return float(value) if math.isfinite(value) else None

@@ -1,17 +1,19 @@
-"""A mistake is told in one line, before anything is written."""
+"""Errors in arguments and data are reported in one line, before any file is written."""
 
 import os
 import shutil
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from command_line import NAMES, contents
+from isolatent.cli.app import MAX_SEED
 
 
-def spoil(files, world):
-    """Files of which each has one fault."""
+def write_invalid_files(files, world):
+    """Write files with one fault each."""
     np.save(files / "nan.npy", np.where(np.arange(400)[:, None] == 7, np.nan, world.x))
     np.save(files / "flat.npy", world.x[:, 0])
     np.save(files / "short.npy", world.x[:-1])
@@ -27,7 +29,7 @@ def spoil(files, world):
     table.to_csv(files / "nan.csv", index=False)
 
 
-# What to run ({d}: data, {w}: a directory to work in) and what the line must say.
+# Commands ({d}: the data, {w}: the working directory) and parts of their messages.
 BAD = [
     ("fit {d}/nan.npy", "nan.npy: must be finite, got nan in row 7, column 0"),
     ("fit {d}/nan.csv", "nan.csv: must be finite, got nan or no value in row 5, column 'right'"),
@@ -46,8 +48,8 @@ BAD = [
     ("fit {d}/x.npy --session day", "an .npy has no names"),
     ("fit {d}/series.csv --session week", "has no column 'week' for --session"),
     ("fit {d}/series.csv --session week", "it has 'left', 'right', 'up', 'day'"),
-    ("fit {d}/x.npy {d}/x_pos.npy --lag 2", "--lag is for a series in one file"),
-    ("fit {d}/pairs.npz --lag 2", "--lag is for a series; pairs.npz holds pairs already"),
+    ("fit {d}/x.npy {d}/x_pos.npy --lag 2", "--lag is for a time series in one file"),
+    ("fit {d}/pairs.npz --lag 2", "--lag is for a time series; pairs.npz holds pairs"),
     ("fit {d}/x.npy --lag 400", "--lag must be shorter than the longest session, 400 rows, got"),
     ("fit {d}/series.csv --session day --lag 200", "longest session, 200 rows, got 200"),
     ("fit {d}/x.npy --lag 0", "--lag must be an integer >= 1, got 0"),
@@ -55,7 +57,6 @@ BAD = [
     ("fit {d}/x.npy --batch-size 1", "--batch-size must be an integer >= 2, got 1"),
     ("fit {d}/x.npy --n-components 0", "--n-components must be an integer >= 1, got 0"),
     ("fit {d}/x.npy --n-components 1", "at least 2 on a sphere, got 1"),
-    ("fit {d}/x.npy --seed -1", "--random-state must be an integer >= 0"),
     ("fit {d}/x.npy --space torus", "--space must be one of 'sphere', 'box'"),
     ("fit {d}/x.npy --marginal cauchy", "--marginal must be one of 'uniform'"),
     ("fit {d}/x.npy --conditional cauchy", "--conditional must be one of 'vmf'"),
@@ -71,13 +72,13 @@ BAD = [
         "fit {d}/x.npy --batch-size 63 --devices 2",
         "a multiple of --devices times --num-nodes, 2, got 63",
     ),
-    ("fit {d}/x.npy --resume", "holds no checkpoint; start without --resume"),
-    ("fit {d}/x.npy --resume --overwrite", "give one of them"),
+    ("fit {d}/x.npy --resume", "holds no checkpoint; omit --resume"),
+    ("fit {d}/x.npy --resume --overwrite", "exclude each other"),
     ("fit {d}/x.npy --out {d}/x.csv", "--out must be a directory, but"),
     ("fit {d}/x.npy --out {d}/x.csv/model", "x.csv is a file"),
-    ("fit {d}/x.npy --out {d}", "is not empty and holds no model of isolatent"),
-    ("fit {d}/x.npy --out {d} --overwrite", "is not empty and holds no model of isolatent"),
-    ("fit {d}/x.npy --out {w}/foreign --overwrite", "holds no model of isolatent"),
+    ("fit {d}/x.npy --out {d}", "is not empty and holds no isolatent model"),
+    ("fit {d}/x.npy --out {d} --overwrite", "is not empty and holds no isolatent model"),
+    ("fit {d}/x.npy --out {w}/foreign --overwrite", "holds no isolatent model"),
     ("fit {d}/x.npy --out {w}/model", "is not empty; pass --overwrite to replace the model"),
     ("fit {d}/nan.npy --out {w}/model --overwrite", "must be finite, got nan"),
     ("transform {w}/no {d}/x.npy", "MODEL: {w}/no is not a directory"),
@@ -85,29 +86,74 @@ BAD = [
     ("transform {w}/damaged {d}/x.npy", "damaged"),
     ("transform {w}/model {d}/no.npy", "no.npy: does not exist"),
     ("transform {w}/model {d}/nan.npy", "must be finite, got nan in row 7, column 0"),
-    ("transform {w}/model {d}/wide.npy", "wide.npy: must have 3 columns, as the model was fitted"),
+    ("transform {w}/model {d}/wide.npy", "wide.npy: must have 3 columns like the training data"),
     ("transform {w}/model {d}/down.csv", "lacks 'up', has also 'down'"),
     ("transform {w}/model {d}/series.csv", "column 'day' holds text"),
     ("transform {w}/model {d}/x.npy --out {d}/x.csv", "exists; pass --overwrite"),
-    ("transform {w}/model {d}/x.csv --out {d}/x.csv --overwrite", "must not be the data"),
+    (
+        "transform {w}/model {d}/x.csv --out {d}/x.csv --overwrite",
+        "must not be the file",
+    ),
     ("transform {w}/model {d}/x.npy --out {w}/h.txt", "suffix must be one of '.npy'"),
     ("transform {w}/model {d}/x.npy --out {w}/no/h.npy", "does not exist"),
     ("evaluate {w}/model {d}/x.npy", "Missing option '--truth'"),
-    ("evaluate {w}/model --truth {d}/z.npy", "an .npz with arrays 'x' and 'z' if DATA is not"),
+    ("evaluate {w}/model --truth {d}/z.npy", "an .npz with arrays 'x' and 'z' without DATA"),
     ("evaluate {w}/model --truth {d}/other.npz", "has no array 'z'; it has 'y', 'label'"),
     ("evaluate {w}/model {d}/short.npy --truth {d}/z.npy", "z.npy has 400 rows of factors, but"),
-    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks a", "--blocks must be factors'"),
+    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks a", "--blocks must be indices"),
     ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks 0/1", "blocks"),
     ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --json {d}/x.csv", "exists; pass --overwri"),
     ("info {d}", "MODEL: {d} is not a model, it has no model.json"),
+    ("demo --json {d}/x.csv", "--json: {d}/x.csv exists; pass --overwrite"),
+    ("demo --json {d}", "--json must be a file, but {d} is a directory"),
+    ("demo --json {w}/no/scores.json", "--json: the directory {w}/no does not exist"),
+    ("demo --report {d}/x.csv", "--report: {d}/x.csv exists; pass --overwrite"),
+    ("demo --max-steps 0", "--max-steps must be an integer >= 1, got 0"),
+    ("demo --speed 9", "No such option: --speed"),
+    ("report {w}/no", "DIRECTORY: {w}/no is not a directory"),
+    ("report {w}", "DIRECTORY: {w} holds neither a model (model.json) nor results"),
+    ("report {w} --data {d}/x.npy", "--data and --truth are for a model"),
+    ("report {w} --out {d}/x.csv", "--out: {d}/x.csv exists; pass --overwrite"),
+    ("report {w} --out {w}/no/page.html", "--out: the directory {w}/no does not exist"),
+    ("reproduce", "NAME must be given"),
+    ("reproduce nothing", "there is no experiment 'nothing'"),
+    ("reproduce absent.toml", "absent.toml"),
+    ("reproduce quick --seeds 0", "--seeds must be an integer >= 1"),
+    ("reproduce quick --cells x", "no cell of quick matches 'x'"),
+    ("reproduce quick --backend slurm", "--backend must be one of 'local', 'ray', got 'slurm'"),
+    ("reproduce quick --backend ray", "--backend 'ray' needs Ray: pip install"),
+    ("reproduce quick --jobs 0", "--jobs must be an integer >= 1, got 0"),
+    ("reproduce quick --budget -1", "--budget must be a finite number >= 0, got -1.0"),
+    ("reproduce quick --budget nan", "--budget must be a finite number >= 0, got nan"),
+    ("reproduce quick --out {d}/x.csv", "--out must be a directory, but {d}/x.csv is a file"),
+    (f"reproduce quick --first-seed {MAX_SEED} --seeds 2", "--seeds must be an integer >= 1 and"),
+    ("results {w}/no", "DIRECTORY: {w}/no holds no results"),
+    ("results {w}/no --format pdf", "--format must be one of"),
+    ("results {w}/no --format parquet", "--export must be given with --format parquet"),
+    (
+        "results {w}/no --export t.txt",
+        "--export must end in .md, .csv, .parquet, .png without --format, got 't.txt'",
+    ),
+    ("results {w}/no --export {w}/no/t.md", "--export: the directory {w}/no does not exist"),
+    *(
+        (f"{command} {seed}", f"must be an integer >= 0 and <= {MAX_SEED}, got {seed}")
+        for command in (
+            "demo --seed",
+            "fit {d}/x.npy --random-state",
+            "evaluate {w}/model {d}/x.npy --truth {d}/z.npy --seed",
+            "reproduce quick --first-seed",
+        )
+        for seed in (-1, 10**20)
+    ),
 ]
 
 
 @pytest.mark.parametrize(("command", "message"), BAD, ids=[command for command, _ in BAD])
-def test_a_mistake_is_one_line_and_nothing_is_changed(
+def test_an_error_is_one_line_and_no_file_changes(
     isolatent, files, world, tmp_path, monkeypatch, request, command, message
 ):
-    spoil(files, world)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    write_invalid_files(files, world)
     work = tmp_path / "work"
     work.mkdir()
     if "{w}/model" in command:
@@ -123,14 +169,14 @@ def test_a_mistake_is_one_line_and_nothing_is_changed(
     assert done.code == 2
     assert message.format(d=files, w=work) in done.err
     assert "Traceback" not in done.err
-    if not done.err.startswith("Usage"):  # what typer says about options is its own
+    if not done.err.startswith("Usage"):  # a message of typer
         assert done.err.startswith("isolatent: ")
         assert done.err.count("\n") == 1
     assert contents(tmp_path) == before
 
 
 @pytest.mark.skipif(os.name != "posix" or not os.path.isdir("/proc"), reason="needs /proc")
-def test_a_directory_that_cannot_be_written_is_found_before_training(isolatent, files):
+def test_an_unwritable_directory_is_reported_before_training(isolatent, files):
     """Not even root can make a directory in /proc."""
     done = isolatent("fit", files / "x.npy", "--out", "/proc/model")
     assert done.code == 2

@@ -1,4 +1,4 @@
-"""Running the papers' experiments, and their results beside what was published."""
+"""Run the papers' experiments, and compare their results with the published ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from isolatent.checks import check_integer, check_one_of, check_real
-from isolatent.cli.output import LARGEST_SEED, check_writable
+from isolatent.cli.model import REPORT_FILE
+from isolatent.cli.output import check_writable
 from isolatent.experiments import (
     ReproductionDisplay,
     Row,
@@ -28,16 +29,16 @@ from isolatent.experiments.results import FORMATS, rows_of
 from isolatent.files import file_name, write_text
 
 if TYPE_CHECKING:
-    from isolatent.report.stored import Results
+    from isolatent.report.records import Results
 
 __all__ = ["print_experiments", "run_reproduce", "run_results", "write_overview"]
 
-TABLE_MARK = "<!-- written by isolatent reproduce -->"
+TABLE_MARK = "<!-- written by isolatent reproduce -->"  # the first line of our tables
 SUFFIXES = {".md": "markdown", ".csv": "csv", ".parquet": "parquet", ".png": "figure"}
 
 
 def print_experiments() -> None:
-    """Print the name, the size and the title of every experiment that is shipped."""
+    """Print the name, the number of cells and the title of every shipped experiment."""
     for name in list_experiments():
         experiment = find_experiment(name)
         typer.echo(f"{name:<28} {len(experiment.cells):>3} cells  {experiment.title}")
@@ -46,8 +47,7 @@ def print_experiments() -> None:
 def run_reproduce(
     name: str,
     *,
-    seeds: int,
-    first_seed: int,
+    seeds: Sequence[int],
     cells: str | None,
     jobs: int | None,
     backend: str,
@@ -55,10 +55,7 @@ def run_reproduce(
     out: Path,
     quiet: bool,
 ) -> int:
-    """Do what is left of an experiment; return the status to leave with."""
-    check_integer("--seeds", seeds, at_least=1)
-    check_integer("--first-seed", first_seed, at_least=0, at_most=LARGEST_SEED)
-    check_integer("--seeds", seeds, at_least=1, at_most=LARGEST_SEED + 1 - first_seed)
+    """Execute the unfinished runs of an experiment; return the exit status."""
     if jobs is not None:
         check_integer("--jobs", jobs, at_least=1)
     if budget is not None:
@@ -70,13 +67,12 @@ def run_reproduce(
         experiment = select_cells(experiment, cells)
     check_backend("--backend", backend)
     store = Store(out)
-    chosen = [*range(first_seed, first_seed + seeds)]
     try:
-        with ReproductionDisplay(experiment, seeds, quiet) as display:
+        with ReproductionDisplay(experiment, len(seeds), quiet) as display:
             summary = reproduce(
                 experiment,
                 store,
-                chosen,
+                [*seeds],
                 backend=backend,
                 jobs=jobs,
                 budget=budget,
@@ -85,39 +81,37 @@ def run_reproduce(
     except KeyboardInterrupt:
         write_overview(out)
         raise
-    counts = {"done": summary.done, "finished before": summary.skipped} | {
+    counts = {"done": summary.done, "already finished": summary.skipped} | {
         name: count for name in ("diverged", "failed", "left") if (count := getattr(summary, name))
     }
-    typer.echo(", ".join(f"{count} {name}" for name, count in counts.items()) + f"; in {out}")
+    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
+    typer.echo(f"{counted}; results in {out}")
     if summary.left:
-        typer.echo("the budget was used up; the same command goes on with what is left")
+        typer.echo("time budget used up; run the same command again to continue")
     write_overview(out)
     return 1 if summary.failed else 0
 
 
 def write_overview(out: Path) -> None:
-    """Write or refresh the page, the table and a figure of each experiment in a directory."""
+    """Write the report, the table and a figure of each experiment in a directory of results."""
     from isolatent.report import is_report, page_of_runs, read_results, write_report
-    from isolatent.report.plots import can_draw
+    from isolatent.report.plots import has_matplotlib
 
     results = read_results(out)
     if not results:
         return
     rows, written = _rows(results), []
-    page, table = out / "report.html", out / "table.md"
-    if page.exists() and not is_report(page):
-        typer.echo(f"isolatent: {page} was not written by isolatent and is left as it is", err=True)
-    else:
-        write_report(page, page_of_runs(results), overwrite=True)
-        written.append(page)
-    if table.exists() and not _is_table(table):
-        typer.echo(
-            f"isolatent: {table} was not written by isolatent and is left as it is", err=True
-        )
-    else:
+    report, table = out / REPORT_FILE, out / "table.md"
+    for path, is_ours in ((report, is_report(report)), (table, _is_table(table))):
+        if path.exists() and not is_ours:
+            typer.echo(f"isolatent: {path} was not written by isolatent and is kept", err=True)
+        else:
+            written.append(path)
+    if report in written:
+        write_report(report, page_of_runs(results), overwrite=True)
+    if table in written:
         _write_table(table, rows)
-        written.append(table)
-    if can_draw():
+    if has_matplotlib():
         for name in dict.fromkeys(row.experiment for row in rows):
             figure = out / f"{file_name(name)}.png"
             _write_figure(figure, results, [row for row in rows if row.experiment == name])
@@ -130,23 +124,23 @@ def write_overview(out: Path) -> None:
 def run_results(
     directory: Path, kind: str | None, target: Path | None, overwrite: bool = False
 ) -> None:
-    """Print or write the table of a directory of results, or its figure if FILE is a .png."""
+    """Print the table of a directory of results, or write the table or a .png figure of it."""
     from isolatent.report import read_results
 
     if kind is not None:
         check_one_of("--format", kind, FORMATS)
     elif target is not None and target.suffix not in SUFFIXES:
         raise ValueError(
-            f"--export must end in {', '.join(SUFFIXES)}, or give --format, got {str(target)!r}"
+            f"--export must end in {', '.join(SUFFIXES)} without --format, got {str(target)!r}"
         )
     if target is None and kind == "parquet":
-        raise ValueError("--format parquet needs --export FILE")
+        raise ValueError("--export must be given with --format parquet")
     if target is not None:
         kind = kind or SUFFIXES[target.suffix]
         check_writable("--export", target, overwrite or (kind == "markdown" and _is_table(target)))
     results = read_results(directory)
     if not results:
-        raise FileNotFoundError(f"{directory} holds no results; `isolatent reproduce` writes them")
+        raise FileNotFoundError(f"DIRECTORY: {directory} holds no results of `isolatent reproduce`")
     rows = _rows(results)
     if target is None:
         sys.stdout.write(as_csv(rows) if kind == "csv" else as_markdown(rows))
@@ -163,21 +157,21 @@ def _rows(results: Sequence[Results]) -> list[Row]:
 
 
 def _write_figure(target: Path, results: Sequence[Results], rows: Sequence[Row]) -> None:
-    from isolatent.report.plots import distances, write_figure
+    from isolatent.report.plots import marginal_distances, write_figure
 
     by_name: dict[str, list[Mapping[str, Any]]] = {}
     for experiment, records in results:
         by_name.setdefault(str(experiment["name"]), []).extend(records)
-    write_figure(rows, target, {name: distances(own) for name, own in by_name.items()})
+    write_figure(rows, target, {name: marginal_distances(own) for name, own in by_name.items()})
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:
-    """The table with a mark by which it is known again."""
+    """Write a table that _is_table recognises."""
     write_text(path, f"{TABLE_MARK}\n\n{as_markdown(rows)}")
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file is a table that was written here."""
+    """Return whether a file was written by _write_table."""
     try:
         with path.open("rb") as file:
             return file.read(len(TABLE_MARK)) == TABLE_MARK.encode()

@@ -1,0 +1,213 @@
+"""Tables: our scores beside the published ones, and the scores of a section."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from isolatent.experiments.results import (
+    CLOSE,
+    NOT_IDENTIFIED,
+    ours_heading,
+    ours_text,
+    seeds_text,
+    spread_text,
+)
+from isolatent.report.elements import Markup, element, join, part, scrolling
+from isolatent.report.page import Comparison, Score, Section, Verdict
+
+__all__ = ["intervals_part", "results_table", "score_name", "scores_part", "verdict_mark"]
+
+SCORE_NAMES = {
+    "linear_r2": "R² (linear)",
+    "mcc": "MCC",
+    "block_r2": "R² (blocks)",
+    "block_mcc": "MCC (blocks)",
+    "beta_vae": "BetaVAE",
+    "factor_vae": "FactorVAE",
+    "mig": "MIG",
+    "disentanglement": "DCI, D",
+    "completeness": "DCI, C",
+    "informativeness": "DCI, I",
+    "modularity": "Modularity",
+    "explicitness": "Explicitness",
+    "sap": "SAP",
+}
+NUMERIC_COLUMNS = ("Paper [%]", "Difference", "Seeds")
+
+
+def score_name(name: str) -> str:
+    """Return the name of a metric as papers write it.
+
+    Example:
+        >>> score_name("mcc"), score_name("linear_r2_block2")
+        ('MCC', 'R² (linear), block 2')
+    """
+    whole, block, number = name.partition("_block")
+    if block and number.isdigit():
+        return f"{score_name(whole)}, block {number}"
+    return SCORE_NAMES.get(name, name)
+
+
+def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str]) -> Markup:
+    """Return the table of our scores beside the published ones; every column can be sorted.
+
+    Args:
+        comparisons: One for each row of the table.
+        anchors: The id of each section, to link to.
+    """
+    several = len({compared.row.experiment for compared in comparisons}) > 1
+    centres = {compared.row.centre for compared in comparisons}
+    mixed, ours = len(centres) > 1, f"O{ours_heading(centres)[1:]}"
+    # The most important columns come first: a phone shows only the left of a wide table.
+    columns = ["Row", "Verdict", ours, *NUMERIC_COLUMNS, "Score"]
+    columns += ["Experiment"] if several else []
+    heads = (
+        element(
+            "th",
+            element(
+                "button", name, element("span", aria_hidden="true", class_="arrow"), type="button"
+            ),
+            scope="col",
+            class_="number" if name in (ours, *NUMERIC_COLUMNS) else None,
+        )
+        for name in columns
+    )
+    table = element(
+        "table",
+        element("caption", "Our scores beside the published ones", class_="unseen"),
+        element("thead", element("tr", *heads)),
+        element(
+            "tbody", *(_table_row(compared, anchors, several, mixed) for compared in comparisons)
+        ),
+        class_="results",
+        aria_describedby="results-rule",
+    )
+    rule = (
+        f"{_centre_names(centres)} over seeds, in per cent. A published score is reached if ours "
+        f"is above it, within the paper’s spread or within {CLOSE:g} points; rows in red did not "
+        "reach it. Where the paper shows or claims that factors are not identified, a score below "
+        f"{NOT_IDENTIFIED:g} % fails as published or claimed. Press a heading to sort."
+    )
+    return join(
+        element("p", rule, id="results-rule", class_="muted"),
+        scrolling("Our scores beside the published ones", table),
+    )
+
+
+def _centre_names(centres: set[str]) -> str:
+    """Describe the centres and spreads of a table's scores."""
+    if centres == {"median"}:
+        return "Medians ± median absolute deviations (MAD)"
+    means = "Means ± standard deviations"
+    return f"{means}, or medians ± median absolute deviations," if len(centres) > 1 else means
+
+
+def _table_row(
+    compared: Comparison, anchors: Mapping[str, str], several: bool, mixed: bool
+) -> Markup:
+    row, verdict = compared.row, compared.verdict
+    anchor = anchors.get(compared.section)
+    name = compared.section.removeprefix(f"{row.experiment}: ")
+    return element(
+        "tr",
+        element(
+            "th", name if anchor is None else element("a", name, href=f"#{anchor}"), scope="row"
+        ),
+        element("td", verdict_mark(verdict), data_value=verdict.rank, class_="outcome"),
+        _numeric(row.ours, ours_text(row, mixed)),
+        _numeric(row.published, spread_text(row.published, row.spread)),
+        _numeric(row.difference, _signed(row.difference)),
+        _numeric(row.seeds, seeds_text(row)),
+        element("td", score_name(row.metric), class_="name"),
+        element("td", row.experiment) if several else None,
+        class_="bad" if verdict.is_bad else None,
+    )
+
+
+def _numeric(value: float | None, text: str) -> Markup:
+    known = value is not None and math.isfinite(value)
+    return element("td", text or "–", class_="number", data_value=repr(value) if known else "")
+
+
+def _signed(value: float | None) -> str:
+    if value is None:
+        return ""
+    text = f"{value:+.2f}".replace("-", "−")
+    return "0.00" if text[1:] == "0.00" else text
+
+
+def verdict_mark(verdict: Verdict) -> Markup:
+    """Return a verdict as symbol, words and colour."""
+    symbol = element("span", verdict.symbol, aria_hidden="true")
+    return element("span", symbol, " ", verdict.text, class_=f"verdict {verdict.kind}")
+
+
+def scores_part(section: Section) -> Markup | None:
+    """Return the table of scores: representations in rows, metrics in columns."""
+    if not section.scores:
+        return None
+    metrics, labels = _metrics_and_labels(section.scores)
+    table = _score_table(
+        [score_name(metric) for metric in metrics],
+        {label: [_find(section.scores, label, metric) for metric in metrics] for label in labels},
+    )
+    note = None
+    if guaranteed := {score.metric for score in section.scores if score.guaranteed}:
+        listed = ", ".join(score_name(metric) for metric in metrics if metric in guaranteed)
+        note = element("p", f"In bold: {listed}, the metric of the guarantee.")
+    return part("Scores", scrolling(f"Scores of {section.name}", table), note)
+
+
+def intervals_part(section: Section) -> Markup | None:
+    """Return the table of intervals: metrics in rows, since they are many, runs in columns."""
+    if not section.intervals:
+        return None
+    metrics, runs = _metrics_and_labels(section.intervals)
+    table = _score_table(
+        runs,
+        {
+            score_name(name): [_find(section.intervals, run, name) for run in runs]
+            for name in metrics
+        },
+    )
+    note = (
+        "Scores of each run with 95 % bootstrap intervals, in per cent. An interval covers the "
+        "sampling of the test points; the variation between trainings is that between the runs."
+    )
+    shown = scrolling(f"Scores of each run of {section.name} with intervals", table)
+    return part("Runs", shown, element("p", note))
+
+
+def _metrics_and_labels(scores: Sequence[Score]) -> tuple[list[str], list[str]]:
+    """Return the distinct metrics and labels in their order."""
+    return (
+        list(dict.fromkeys(score.metric for score in scores)),
+        list(dict.fromkeys(score.label for score in scores)),
+    )
+
+
+def _find(scores: Sequence[Score], label: str, metric: str) -> Score | None:
+    return next((score for score in scores if (score.label, score.metric) == (label, metric)), None)
+
+
+def _score_table(columns: list[str], rows: dict[str, list[Score | None]]) -> Markup:
+    heads = (element("th", name, scope="col", class_="number") for name in columns)
+    return element(
+        "table",
+        element("thead", element("tr", element("td"), *heads)),
+        element(
+            "tbody",
+            *(
+                element("tr", element("th", name, scope="row"), *map(_score_cell, scores))
+                for name, scores in rows.items()
+            ),
+        ),
+    )
+
+
+def _score_cell(score: Score | None) -> Markup:
+    if score is None:
+        return element("td", "–", class_="number")
+    text = element("strong", score.text) if score.guaranteed else score.text
+    return element("td", text, class_="number")
