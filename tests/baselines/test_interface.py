@@ -9,7 +9,7 @@ from sklearn.exceptions import NotFittedError
 
 import isolatent as iso
 from isolatent.baselines.supervised import SupervisedEncoder
-from isolatent.evaluation.disentanglement.inference import has_known_layers
+from isolatent.inference import has_known_layers
 from isolatent.training import DamagedFileError
 from isolatent.training.checkpoints import read_pair, write_pair
 

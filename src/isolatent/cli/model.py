@@ -265,7 +265,9 @@ def _scores(
     for name in names:
         options: dict[str, Any] = {"blocks": blocks} if name.startswith("block") else {}
         score = getattr(evaluation, name)
-        scores[name] = evaluation.bootstrap(score, z, h, level=LEVEL, seed=random_state, **options)
+        scores[name] = evaluation.bootstrap(
+            score, z, h, confidence_level=LEVEL, random_state=random_state, **options
+        )
     return scores
 
 

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_tensor
 from isolatent.datasets.cache import cached_array, digest
 from isolatent.datasets.factor_grid import FactorWorld
 from isolatent.datasets.outlines import SHAPES, outlines
 from isolatent.datasets.packed import PackedImages
+from isolatent.datasets.shifted_convolutions import encode_shifted_images
 from isolatent.parallel import share_images
 
 __all__ = ["Sprites", "render_sprites"]
@@ -25,6 +26,7 @@ SIZE = 64  # pixels of a side, for which the outlines are given
 FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
 WINDOW = 32  # pixels of a side that hold every sprite of the grid
 CORNER = int(FIRST) - 15  # where the window of the first position begins
+COMPARED = 64  # images of the packed grid that are compared with what the world shows
 ALONE = 1024  # images to a thread, of 2 to 4 ms; below, a second one costs more than it gains
 
 SIZES = (len(SHAPES), 6, 40, 32, 32)
@@ -168,6 +170,23 @@ class Sprites(FactorWorld):
         column, row = np.meshgrid(CORNER + steps, CORNER + steps, indexing="ij")
         places = np.stack([row.ravel(), column.ravel()], axis=1)
         return PackedImages(bits, (WINDOW, WINDOW), (SIZE, SIZE), places)
+
+    def encode_grid(self, module: nn.Module) -> Tensor | None:
+        """Return the codes (N, C) of all images of the grid, computed together.
+
+        Images that differ by a shift share their first convolutions, see
+        :func:`~isolatent.datasets.shifted_convolutions.encode_shifted_images`. Return None if the
+        module does not start with such convolutions, or if a subclass shows other images.
+        """
+        images = self.grid()
+        if len(images) != len(self):
+            return None
+        some = torch.linspace(0, len(images) - 1, COMPARED).long()
+        shown = self.observe(self.factors_at(some))
+        stored = torch.from_numpy(images[some.numpy()]).to(shown)
+        if not torch.equal(shown.flatten(), stored.flatten()):
+            return None
+        return encode_shifted_images(module, images)
 
     def _windows(self) -> NDArray[np.uint8]:
         """The bits of each shape, scale and orientation, around the first position."""

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Generator
 
-from isolatent.evaluation import evaluate_disentanglement, mcc
-from isolatent.evaluation.alignment import correlation_matrix
-from isolatent.evaluation.scores import correlated_columns
+from isolatent.evaluation import correlation_matrix, evaluate_disentanglement, mcc
+from isolatent.evaluation.mcc import standardised_columns
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.latent_traversal import strips
 from isolatent.experiments.measures import thin_curve
@@ -66,9 +65,9 @@ def _scores(
     result = evaluate_disentanglement(
         model.code_module(),  # it has no guarantee: the card says what is not proven, once
         pairs.world,
-        seed,
-        train=FITTED,
-        held_out=HELD_OUT,
+        n_train=FITTED,
+        n_test=HELD_OUT,
+        random_state=seed,
     )
     scores = {name: float(interval.value) for name, interval in result.scores.items()}
     bounds = {name: [float(i.low), float(i.high)] for name, i in result.scores.items()}
@@ -82,7 +81,7 @@ def _correlation(model: Any, pairs: FactorPairs, seed: int) -> list[list[float]]
     code's ranks that lies between values.
     """
     y, codes = _tested(model, pairs, seed)
-    factors, ranks = correlated_columns(y, codes, "spearman")
+    factors, ranks = standardised_columns(y, codes, "spearman")
     matrix = correlation_matrix(factors, ranks)
     for f in _categories(pairs):
         matrix[f] = _correlation_ratio(y[:, f], ranks)
