@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -103,6 +104,15 @@ def test_scores_do_not_modify_their_arguments(score):
     score(z, h)
     np.testing.assert_array_equal(z, before[0])
     np.testing.assert_array_equal(h, before[1])
+
+
+@pytest.mark.parametrize("score", [linear_r2, mcc, partial(block_r2, blocks=[[0, 2], [1]])])
+def test_scores_are_floats_or_one_value_per_factor(score):
+    z, h = noisy_mixture()
+    each = score(z, h, per_factor=True)
+    assert each.shape == (3,)
+    assert type(score(z, h)) is float
+    assert score(z, h) == pytest.approx(each.mean())
 
 
 def test_standardised_columns_have_mean_0_and_mean_square_1_in_any_units():

@@ -101,11 +101,3 @@ def test_r2_with_outliers_is_finite_or_an_error():
 def test_r2_rejects_a_bad_random_state(seed):
     with pytest.raises((ValueError, TypeError), match="random_state must be an integer >= 0"):
         linear_r2(np.arange(20.0), np.arange(20.0), random_state=seed)
-
-
-def test_r2_is_a_float_or_one_value_per_factor():
-    _, z, h = random_recovery(0, 3, 3)
-    each = linear_r2(z, h, per_factor=True)
-    assert each.shape == (3,)
-    assert type(linear_r2(z, h)) is float
-    assert linear_r2(z, h) == pytest.approx(each.mean())

@@ -97,11 +97,3 @@ def test_correlations_of_noise_are_normal(method):
     draws = np.abs(rng.normal(size=(2000, 3, 4))) / np.sqrt(rows)
     means = [draw[linear_sum_assignment(-draw)].mean() for draw in draws]
     assert mcc(y, codes, method=method) == pytest.approx(np.mean(means), abs=4 * np.std(means))
-
-
-def test_mcc_is_a_float_or_one_value_per_factor():
-    _, z, h = random_recovery(0, 3, 3)
-    each = mcc(z, h, per_factor=True)
-    assert each.shape == (3,)
-    assert type(mcc(z, h)) is float
-    assert mcc(z, h) == pytest.approx(each.mean())

@@ -18,3 +18,10 @@ def noisy_rotation(seed, rows=450):
     rotation = ortho_group.rvs(3, random_state=seed)
     codes = (y - 1.0 + 0.3 * rng.normal(size=y.shape)) @ rotation
     return (y[:300], codes[:300]), (y[300:], codes[300:])
+
+
+def rounded_classes(rows=300):
+    """Factors, and mixtures with two decimals, which trees separate at any scale."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=(rows, 2))
+    return y, (y @ [[1.5, -0.6], [0.5, 1.5]] + 0.5 * rng.normal(size=y.shape)).round(2)

@@ -7,7 +7,7 @@ from sklearn.ensemble import GradientBoostingClassifier
 from isolatent.evaluation import dci
 from isolatent.evaluation.disentanglement.boosting import boost
 from isolatent.evaluation.disentanglement.samples import as_split
-from noisy_classes import noisy_classes
+from noisy_classes import noisy_classes, rounded_classes
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # no overflow
 TENS = [1e-310, 1e-200, 1e-39, 1e-12, 1e-6, 1e-3, 1e3, 1e20, 1e39, 1e200, 1e307]
@@ -39,16 +39,9 @@ def test_threads_and_seeds_do_not_change_presorted():
         np.testing.assert_array_equal(a.predicted, b.predicted)
 
 
-def rounded(rows=300):
-    """Codes with two decimals, so that trees separate any two of them at any scale."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(3, size=(rows, 2))
-    return y, (y @ [[1.5, -0.6], [0.5, 1.5]] + 0.5 * rng.normal(size=y.shape)).round(2)
-
-
 @pytest.mark.parametrize("scale", TENS)
 def test_presorted_trees_do_not_change_with_the_scale(scale):
-    y, c = rounded()
+    y, c = rounded_classes()
     # Test points are training points: between two of them rounding would decide.
     plain, scaled = (
         dci(y, codes, test=(y, codes), booster="presorted") for codes in (c, scale * c)
@@ -58,7 +51,7 @@ def test_presorted_trees_do_not_change_with_the_scale(scale):
 
 
 def test_trees_of_scikit_learn_do_not_change_with_the_scale():
-    y, c = rounded(60)
+    y, c = rounded_classes(60)
     y = y[:, 0] > 0
     plain, *scaled = (
         dci(y, s * c, test=(y, s * c), booster="sklearn") for s in (1, 1e-200, 1e39, 1e200)

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from counted_information import mixture
 from isolatent.evaluation import dci, explicitness, factor_vae_score, mcc, mig, modularity, sap
 from isolatent.evaluation.columns import binary_exponents
 from isolatent.evaluation.disentanglement.betavae_factorvae import (
@@ -19,6 +22,7 @@ from isolatent.evaluation.disentanglement.modularity import modularity_statistic
 from isolatent.evaluation.disentanglement.samples import as_split
 from isolatent.evaluation.disentanglement.sap import sap_statistic
 from isolatent.theory import INVARIANCES
+from noisy_classes import rounded_classes
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # no overflow
 
@@ -34,16 +38,9 @@ SCORES = {
 }
 
 
-def noisy(rows=300):
-    """Codes with two decimals, so that trees separate any two of them at any scale."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(3, size=(rows, 2))
-    return y, (y @ [[1.5, -0.6], [0.5, 1.5]] + 0.5 * rng.normal(size=y.shape)).round(2)
-
-
 @pytest.mark.parametrize("metric", SCORES)
 def test_powers_of_two_change_no_bit(metric):
-    y, c = noisy()
+    y, c = rounded_classes()
     value = SCORES[metric](y, c)
     assert 0.05 < value < 0.995
     # a code below the threshold does not vote
@@ -55,6 +52,19 @@ def test_powers_of_two_change_no_bit(metric):
 
 def test_scale_invariance_is_tested_for_every_metric_that_declares_it():
     assert set(SCORES) == {name for name, maps in INVARIANCES.items() if "rescaling" in maps}
+
+
+@pytest.mark.parametrize(("score", "tolerance"), [(mig, 0.05), (modularity, 0.1)])
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1))
+def test_order_sign_and_scale_do_not_change_the_bins_of_codes(score, tolerance, seed):
+    rng, y, c = mixture(seed)
+    # Powers of two scale without rounding, so no value changes its bin.
+    scale = rng.choice([-1, 1], size=4) * 2.0 ** rng.integers(-9, 9, size=4)
+    mapped = (c * scale)[:, rng.permutation(4)]
+    assert score(y, np.abs(scale) * c) == pytest.approx(score(y, c), abs=1e-12)
+    # Mirrored, a value on the edge of two bins falls into the other one; only extremes are there.
+    assert score(y, mapped) == pytest.approx(score(y, c), abs=tolerance)
 
 
 def test_exponents_are_those_of_the_largest_value():
@@ -69,7 +79,7 @@ def test_exponents_are_those_of_the_largest_value():
 
 def statistics():
     """Each metric as a function of point weights."""
-    points = as_split(*noisy(), None, 0)
+    points = as_split(*rounded_classes(), None, 0)
     info = mutual_information(points.train)
     stored = StoredPoints(points.train, 0)
     pairs = [sample_pair_batches(stored, 60, 8) for _ in range(2)]
