@@ -1,16 +1,16 @@
-"""How long all disentanglement metrics take on the whole grid of sprites, for one encoder.
+"""Time all disentanglement metrics of one encoder on the whole grid of sprites.
 
-Ours (every point encoded once, boosters on two threads; with scikit-learn's booster and with the
-presorted one) against a port of the protocols as they read: images drawn and encoded anew for
+Compare this library (each point encoded once, boosters on two threads; with scikit-learn's booster
+and with the presorted one) with a plain port of the protocols: images drawn and encoded anew for
 every batch, scikit-learn's fits one after the other. The port's BetaVAE and FactorVAE encode three
-million images; they are timed on a stated share of their examples and multiplied up, everything
-else is timed in full.
+million images; they are timed on a stated share of their examples and extrapolated, everything else
+is timed in full.
 
 Run: OMP_WAIT_POLICY=passive .venv/bin/python benchmarks/disentanglement.py [--share 0.05]
-Writes results/benchmarks/disentanglement.{json,md} after every step; steps that are there are not
-done again, so a run that was stopped goes on where it was.
+Writes results/benchmarks/disentanglement.{json,md} after every step; stored steps are not repeated,
+so an interrupted run can be resumed.
 
-(Passive, so that threads of the port which wait for each other do not count as working.)
+(Passive, so that waiting threads of the port do not count as working.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from isolatent.datasets import Sprites
 from isolatent.encoders import ConvEncoder
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/disentanglement.json"
-TRAIN, HELD_OUT, BATCH, BINS, CODES = 10_000, 5_000, 64, 20, 10
+N_TRAIN, N_TEST, BATCH_SIZE, N_BINS, N_CODES = 10_000, 5_000, 64, 20, 10
 THREADS, REPEATS = 2, 3
 LIMIT, LEAD = 180.0, 10.0  # seconds on two idle cores; times faster than the port
 BOOSTERS = ("presorted", "sklearn")
@@ -47,20 +47,20 @@ UNITS = ("seconds", "processor")
 
 
 def make_encoder(world: Sprites) -> ConvEncoder:
-    """Random weights, codes scaled to unit variance so that none counts as dead."""
+    """Return an encoder with random weights and codes of unit variance, so that none is dead."""
     torch.manual_seed(0)
-    encoder = ConvEncoder(CODES).eval()
+    encoder = ConvEncoder(N_CODES).eval()
     with torch.no_grad():
         x = world.observe(world.sample_factors(500, Generator().manual_seed(1)))
         encoder.network[-1].weight /= encoder(x).std(dim=0, keepdim=True).T
     return encoder
 
 
-# --- the port: each function reads as its protocol does ---
+# --- the port: each function follows its published protocol ---
 
 
 class Port:
-    """The protocols, plainly; those that work on batches on a share of their examples."""
+    """The published protocols; those that work on batches use a share of their examples."""
 
     def __init__(self, encoder: ConvEncoder, world: Sprites, share: float) -> None:
         self.encoder, self.world, self.share = encoder, world, share
@@ -73,7 +73,7 @@ class Port:
 
     def draw(self, count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         factors = self.world.sample_factors(count, self.generator)
-        codes = [self.encode(factors[i : i + BATCH]) for i in range(0, count, BATCH)]
+        codes = [self.encode(factors[i : i + BATCH_SIZE]) for i in range(0, count, BATCH_SIZE)]
         return factors.numpy(), np.concatenate(codes)
 
     def beta_vae(self) -> float:
@@ -81,40 +81,40 @@ class Port:
             features, labels = [], []
             for _ in range(round(count * self.share)):
                 k = int(self.rng.integers(len(self.world.sizes)))
-                first = self.world.sample_factors(BATCH, self.generator)
-                second = self.world.sample_factors(BATCH, self.generator)
+                first = self.world.sample_factors(BATCH_SIZE, self.generator)
+                second = self.world.sample_factors(BATCH_SIZE, self.generator)
                 second[:, k] = first[:, k]
                 difference = np.abs(self.encode(first) - self.encode(second))
                 features.append(difference.mean(axis=0))
                 labels.append(k)
             return np.array(features), np.array(labels)
 
-        model = LogisticRegression(max_iter=1000).fit(*examples(TRAIN))
-        return float(model.score(*examples(HELD_OUT)))
+        model = LogisticRegression(max_iter=1000).fit(*examples(N_TRAIN))
+        return float(model.score(*examples(N_TEST)))
 
     def factor_vae(self) -> float:
-        variance = self.draw(round(TRAIN * self.share))[1].var(axis=0, ddof=1)
+        variance = self.draw(round(N_TRAIN * self.share))[1].var(axis=0, ddof=1)
         live = np.flatnonzero(np.sqrt(variance) >= 0.05)
 
         def votes(count: int) -> np.ndarray[Any, Any]:
             table = np.zeros((len(live), len(self.world.sizes)))
             for _ in range(round(count * self.share)):
                 k = int(self.rng.integers(len(self.world.sizes)))
-                factors = self.world.sample_factors(BATCH, self.generator)
+                factors = self.world.sample_factors(BATCH_SIZE, self.generator)
                 factors[:, k] = factors[0, k]
                 local = self.encode(factors).var(axis=0, ddof=1)
                 table[np.argmin(local[live] / variance[live]), k] += 1
             return table
 
-        winner = votes(TRAIN).argmax(axis=1)
-        table = votes(HELD_OUT)
+        winner = votes(N_TRAIN).argmax(axis=1)
+        table = votes(N_TEST)
         return float(table[np.arange(len(live)), winner].sum() / table.sum())
 
     def information(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        factors, codes = self.draw(TRAIN)
+        factors, codes = self.draw(N_TRAIN)
         mutual = np.zeros((codes.shape[1], factors.shape[1]))
         for c, code in enumerate(codes.T):
-            bins = np.digitize(code, np.histogram(code, BINS)[1][:-1])
+            bins = np.digitize(code, np.histogram(code, N_BINS)[1][:-1])
             for f, factor in enumerate(factors.T):
                 mutual[c, f] = mutual_info_score(bins, factor)
         return mutual, np.array([mutual_info_score(y, y) for y in factors.T])
@@ -130,18 +130,18 @@ class Port:
         return float(np.mean(1 - (squares.sum(axis=1) - top) / (top * (squares.shape[1] - 1))))
 
     def dci_points(self) -> None:
-        """What all fits of DCI share."""
-        self.points = self.draw(TRAIN), self.draw(HELD_OUT)
+        """Draw the points that all fits of DCI use."""
+        self.points = self.draw(N_TRAIN), self.draw(N_TEST)
 
     def dci(self, factor: int) -> float:
-        """One of the fits; the value is the accuracy."""
+        """Return the accuracy of the classifier of one factor."""
         (y, c), (y_test, c_test) = self.points
         model = GradientBoostingClassifier(random_state=0).fit(c, y[:, factor])
         _ = model.feature_importances_
         return float(model.score(c_test, y_test[:, factor]))
 
     def explicitness(self) -> float:
-        (y, c), (y_test, c_test) = self.draw(TRAIN), self.draw(HELD_OUT)
+        (y, c), (y_test, c_test) = self.draw(N_TRAIN), self.draw(N_TEST)
         scaler = StandardScaler().fit(c)
         scores = []
         for f in range(y.shape[1]):
@@ -151,7 +151,7 @@ class Port:
         return float(np.mean(scores))
 
     def sap(self) -> float:
-        (y, c), (y_test, c_test) = self.draw(TRAIN), self.draw(HELD_OUT)
+        (y, c), (y_test, c_test) = self.draw(N_TRAIN), self.draw(N_TEST)
         accuracy = np.zeros((c.shape[1], y.shape[1]))
         for i in range(c.shape[1]):
             for f in range(y.shape[1]):
@@ -161,7 +161,7 @@ class Port:
         return float(np.mean(ordered[-1] - ordered[-2]))
 
     def mcc(self) -> float:
-        return iso.mcc(*self.draw(TRAIN), method="spearman")
+        return iso.mcc(*self.draw(N_TRAIN), method="spearman")
 
 
 SINGLE = ("mig", "modularity", "mcc", "sap", "explicitness", "dci_points")
@@ -169,7 +169,7 @@ IN_BATCHES = ("factor_vae", "beta_vae")
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Return a result with wall-clock and processor seconds, and how many cores others used."""
+    """Return a result, its wall-clock and processor seconds, and the cores used by others."""
     busy, wall, own = _busy(), time.perf_counter(), time.process_time()
     result = work()
     wall, own = time.perf_counter() - wall, time.process_time() - own
@@ -178,21 +178,21 @@ def timed(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def _busy() -> float:
-    """Processor seconds of the whole machine since it started, idle ones excepted."""
+    """Return the busy processor seconds of the whole machine since it started."""
     fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8]
     ticks = [int(field) for field in fields]
     return (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
 
 
 def steps(share: float) -> dict[str, Callable[[], tuple[Any, dict[str, float]]]]:
-    """What is timed, by name, in the order in which it is done."""
+    """Return the timed steps by name, in the order of execution."""
     world = Sprites()
     encoder = make_encoder(world)
-    rng = np.random.default_rng(0)  # compiles what is compiled
+    rng = np.random.default_rng(0)  # compile before timing
     factors, codes = rng.integers(3, size=(60, 2)), rng.normal(size=(60, 2))
     for booster in BOOSTERS:
         iso.evaluation.dci(factors, codes, booster=booster)
-    iso.evaluation.sap(factors, codes)
+    iso.evaluation.sap(factors, codes, solver="exact")
 
     def ours(booster: str) -> tuple[Any, dict[str, float]]:
         result, cost = timed(
@@ -203,7 +203,7 @@ def steps(share: float) -> dict[str, Callable[[], tuple[Any, dict[str, float]]]]
     def port(name: str, *arguments: int) -> tuple[Any, dict[str, float]]:
         made = Port(encoder, world, share)
         if name == "dci":
-            made.dci_points()  # timed as a step of its own
+            made.dci_points()  # timed as a separate step
         value, cost = timed(lambda: getattr(made, name)(*arguments))
         return value, cost | ({"share": share} if name in IN_BATCHES else {})
 
@@ -222,8 +222,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--share", type=float, default=0.05, help="of the port's batches")
-    parser.add_argument("--only", default="", help="only steps whose name starts with this")
+    parser.add_argument("--share", type=float, default=0.05, help="share of the port's examples")
+    parser.add_argument("--only", default="", help="run only steps whose name starts with this")
     options = parser.parse_args()
     torch.set_num_threads(THREADS)
     stored: dict[str, Any] = {"cpu": _cpu(), "runs": {}}
@@ -246,7 +246,7 @@ def _cpu() -> str:
 
 
 def table(stored: dict[str, Any]) -> str:
-    """The figures below each other; what was multiplied up is marked."""
+    """Return a table of all timings; extrapolated ones are marked."""
     runs = stored["runs"]
     port = {name: run for name, run in runs.items() if name.startswith("port")}
     up = {name: 1 / run.get("share", 1.0) for name, run in port.items()}
@@ -257,7 +257,7 @@ def table(stored: dict[str, Any]) -> str:
     lines = [
         "# All disentanglement metrics of one encoder",
         "",
-        f"{len(Sprites())} images of 64 × 64, ConvEncoder with {CODES} codes, {THREADS} threads, "
+        f"{len(Sprites())} images of 64 × 64, ConvEncoder with {N_CODES} codes, {THREADS} threads, "
         f"{stored['cpu']}; written by `benchmarks/disentanglement.py`.",
         "",
         "| | seconds | processor seconds | cores used by others |",
@@ -287,7 +287,7 @@ def table(stored: dict[str, Any]) -> str:
     lines += [
         "",
         f"* timed on {' and '.join(f'{share:.0%}' for share in shares)} of the examples and "
-        "multiplied up; everything else in full."
+        "extrapolated; everything else in full."
         if shares
         else "",
         "",

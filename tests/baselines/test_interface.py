@@ -18,7 +18,7 @@ from isolatent.baselines import (
     SlowVAE,
     SupervisedEncoder,
 )
-from isolatent.evaluation.disentanglement.inference import has_known_layers
+from isolatent.inference import has_known_layers
 from isolatent.training import DamagedFileError
 from isolatent.training.checkpoints import read_pair, write_pair
 

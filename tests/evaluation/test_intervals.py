@@ -1,4 +1,4 @@
-"""Laws of the bootstrap: intervals cover, follow the score, and never leak a row."""
+"""Laws of the bootstrap: coverage, agreement with the score, and no row both fitted and scored."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,9 @@ def test_intervals_cover_the_population_value_as_often_as_they_say(score, option
     hits = 0
     for seed in range(120):
         z, h = noisy_codes(seed, 300)
-        interval = bootstrap(score, z, h, level=0.9, resamples=60, seed=seed, **options)
+        interval = bootstrap(
+            score, z, h, confidence_level=0.9, n_resamples=60, random_state=seed, **options
+        )
         if score is linear_r2 and not options:
             truth = population_r2_of_this_fit(z, h, seed, [[0, 1, 2]] * 3)
         elif score is block_r2:
@@ -62,20 +64,20 @@ def test_intervals_cover_the_population_value_as_often_as_they_say(score, option
 @every_score
 def test_the_value_is_the_score_and_lies_inside(score, options, truth):
     z, h = noisy_codes(0, 500)
-    seed = {"seed": 7} if score in (linear_r2, block_r2) else {}
-    interval = bootstrap(score, z, h, seed=7, **options)
-    assert interval.value == score(z, h, **options, **seed)
+    split = {"random_state": 7} if score in (linear_r2, block_r2) else {}
+    interval = bootstrap(score, z, h, random_state=7, **options)
+    assert interval.value == score(z, h, **options, **split)
     assert interval.low < interval.value < interval.high
-    assert interval.level == 0.95
+    assert interval.confidence_level == 0.95
     assert all(type(x) is float for x in (interval.value, interval.low, interval.high))
 
 
 @every_score
 def test_one_seed_gives_one_interval_and_another_a_similar_one(score, options, truth):
     z, h = noisy_codes(0, 2000)
-    first, again = (bootstrap(score, z, h, seed=1, **options) for _ in range(2))
+    first, again = (bootstrap(score, z, h, random_state=1, **options) for _ in range(2))
     assert first == again
-    other = bootstrap(score, z, h, seed=2, **options)
+    other = bootstrap(score, z, h, random_state=2, **options)
     assert other != first
     assert other.high - other.low == pytest.approx(first.high - first.low, rel=0.4)
 
@@ -85,7 +87,9 @@ def test_intervals_narrow_with_the_square_root_of_the_rows_and_widen_with_the_le
     score, options, truth
 ):
     def width(rows, level):
-        interval = bootstrap(score, *noisy_codes(0, rows), level=level, resamples=400, **options)
+        interval = bootstrap(
+            score, *noisy_codes(0, rows), confidence_level=level, n_resamples=400, **options
+        )
         return interval.high - interval.low
 
     assert width(400, 0.9) / width(6400, 0.9) == pytest.approx(4, rel=0.4)
@@ -96,7 +100,9 @@ def test_intervals_narrow_with_the_square_root_of_the_rows_and_widen_with_the_le
 def test_with_nothing_to_choose_it_is_scoring_again_the_resampled_rows(method):
     z, h = (x[:, :1].round(1) for x in noisy_codes(0, 100))
     h = h - 2 * z
-    interval = bootstrap(mcc, z, h, resamples=19, level=0.9, seed=3, method=method)
+    interval = bootstrap(
+        mcc, z, h, n_resamples=19, confidence_level=0.9, random_state=3, method=method
+    )
     draws = np.random.default_rng([3, 1]).integers(100, size=(19, 100))
     again = [mcc(z[rows], h[rows], method=method) for rows in draws]
     # 19 resamples cut the line in 20 parts, so that 90 % lie between the first and the last.
@@ -135,12 +141,12 @@ def test_a_factor_constant_in_a_resample_is_left_out_of_it():
     assert [interval.low, interval.high] == pytest.approx([1, 1])
 
 
-def test_a_factor_constant_in_every_resample_is_refused():
+def test_a_factor_constant_in_every_resample_is_rejected():
     rare, seed = np.arange(1000) == 0, 7
     draws = np.random.default_rng([seed, 1]).integers(1000, size=(2, 1000))
     assert draws.min() > 0  # neither resample holds the one row that differs
-    with pytest.raises(ValueError, match="z must vary in resamples"):
-        bootstrap(mcc, rare, np.arange(1000), resamples=2, seed=seed)
+    with pytest.raises(ValueError, match="factors must vary in resamples"):
+        bootstrap(mcc, rare, np.arange(1000), n_resamples=2, random_state=seed)
 
 
 def test_a_code_constant_in_a_resample_counts_0_in_it():
@@ -178,10 +184,15 @@ def test_intervals_are_frozen():
     [
         (np.mean, {}, ValueError, "score must be one of linear_r2, mcc, block_r2, block_mcc"),
         ("mcc", {}, ValueError, "score must be one of .* got 'mcc'"),
-        (mcc, {"level": 1.0}, ValueError, "level must be a finite number > 0 and < 1, got 1.0"),
-        (mcc, {"level": 0.0}, ValueError, "level must be"),
-        (mcc, {"resamples": 1}, ValueError, "resamples must be an integer >= 2, got 1"),
-        (mcc, {"seed": -1}, ValueError, "seed must be an integer >= 0, got -1"),
+        (
+            mcc,
+            {"confidence_level": 1.0},
+            ValueError,
+            "confidence_level must be .* > 0 and < 1, got 1.0",
+        ),
+        (mcc, {"confidence_level": 0.0}, ValueError, "confidence_level must be"),
+        (mcc, {"n_resamples": 1}, ValueError, "n_resamples must be an integer >= 2, got 1"),
+        (mcc, {"random_state": -1}, ValueError, "random_state must be an integer >= 0, got -1"),
         (mcc, {"per_factor": True}, ValueError, "per_factor must be left out"),
         (block_mcc, {"per_block": True}, ValueError, "per_block must be left out"),
         (mcc, {"method": "kendall"}, ValueError, "method must be one of"),
@@ -189,7 +200,7 @@ def test_intervals_are_frozen():
         (block_mcc, {}, TypeError, r"block_mcc\(\) missing .* 'blocks'"),
     ],
 )
-def test_bootstrap_refuses_bad_arguments_by_name(score, options, error, message):
+def test_bootstrap_rejects_bad_arguments_by_name(score, options, error, message):
     z, h = noisy_codes(0, 50)
     with pytest.raises(error, match=message):
         bootstrap(score, z, h, **options)

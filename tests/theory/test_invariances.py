@@ -21,7 +21,7 @@ from isolatent.theory.invariances import objection
 AFFINE = derive_guarantee(Beliefs("box", conditional="normal"))
 SCALED = derive_guarantee(Beliefs("box", conditional="laplace"))
 NOTHING = derive_guarantee(Beliefs("sphere", "unknown"), potentials="none")
-FEW = {"train": 400, "held_out": 400}
+FEW = {"n_train": 400, "n_test": 400}
 SCORES = {
     "beta_vae": lambda y, c: beta_vae_score(y, c, **FEW),
     "factor_vae": lambda y, c: factor_vae_score(y, c, **FEW),

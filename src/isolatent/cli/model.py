@@ -316,7 +316,7 @@ def _scores(
         options: dict[str, Any] = {"blocks": blocks} if name.startswith("block") else {}
         score = getattr(evaluation, name)
         scores[name] = evaluation.bootstrap(
-            score, z, h, level=CONFIDENCE_LEVEL, seed=random_state, **options
+            score, z, h, confidence_level=CONFIDENCE_LEVEL, random_state=random_state, **options
         )
     return scores
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_tensor
 from isolatent.datasets.factor_grid import FactorWorld
 from isolatent.datasets.packed_images import PackedImages, cached_array
+from isolatent.datasets.shifted_convolutions import encode_shifted_images
 from isolatent.files import digest_data
 from isolatent.parallel import map_ranges, max_threads
 from isolatent.worlds import Mixing
@@ -29,6 +30,7 @@ SIZE = 64  # image side in pixels, to which the outlines refer
 FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a grid step is a pixel
 WINDOW = 32  # side in pixels of a window that holds any sprite of the grid
 CORNER = int(FIRST) - 15  # of the window at the first position
+COMPARED = 64  # images of the packed grid that are compared with rendered ones
 IMAGES_PER_THREAD = 1024  # least number, 2 to 4 ms of work, for which another thread pays off
 
 SIZES = (len(SHAPES), 6, 40, 32, 32)
@@ -175,6 +177,23 @@ class Sprites(FactorWorld):
         column, row = np.meshgrid(CORNER + steps, CORNER + steps, indexing="ij")
         places = np.stack([row.ravel(), column.ravel()], axis=1)
         return PackedImages(bits, (WINDOW, WINDOW), (SIZE, SIZE), places)
+
+    def encode_grid(self, module: nn.Module) -> Tensor | None:
+        """Return the codes (N, C) of all images of the grid, computed together.
+
+        Images that differ by a shift share their first convolutions, see
+        :func:`~isolatent.datasets.shifted_convolutions.encode_shifted_images`. Return None if the
+        module does not start with such convolutions, or if a subclass shows other images.
+        """
+        images = self.grid()
+        if len(images) != len(self):
+            return None
+        some = torch.linspace(0, len(images) - 1, COMPARED).long()
+        shown = self.observe(self.factors_at(some))
+        stored = torch.from_numpy(images[some.numpy()]).to(shown)
+        if not torch.equal(shown.flatten(), stored.flatten()):
+            return None
+        return encode_shifted_images(module, images)
 
     def _windows(self) -> NDArray[np.uint8]:
         """Return packed windows of all shapes, scales and orientations at the first position."""

@@ -1,7 +1,7 @@
-"""Scores of codes against known factors, with confidence intervals."""
+"""Score codes against known factors, with confidence intervals."""
 
-from isolatent.evaluation.assignment import assign_codes
-from isolatent.evaluation.blocks import block_mcc, block_r2
+from isolatent.evaluation.alignment import align_codes
+from isolatent.evaluation.blocks import assign_codes, block_mcc, block_r2
 from isolatent.evaluation.disentanglement import (
     DCI,
     Disentanglement,
@@ -17,7 +17,8 @@ from isolatent.evaluation.disentanglement import (
     sap,
 )
 from isolatent.evaluation.intervals import Interval, bootstrap
-from isolatent.evaluation.scores import linear_r2, mcc
+from isolatent.evaluation.linear import linear_r2
+from isolatent.evaluation.mcc import correlation_matrix, mcc
 
 __all__ = [
     "DCI",
@@ -25,11 +26,13 @@ __all__ = [
     "EncodedGrid",
     "GridWorld",
     "Interval",
+    "align_codes",
     "assign_codes",
     "beta_vae_score",
     "block_mcc",
     "block_r2",
     "bootstrap",
+    "correlation_matrix",
     "dci",
     "evaluate_disentanglement",
     "explicitness",

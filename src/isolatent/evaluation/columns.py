@@ -1,4 +1,4 @@
-"""Factors and codes as checked float64 columns, and the statistics the scores are made of."""
+"""Read factors and codes as checked float64 columns, and compute statistics of columns."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ from numpy.typing import ArrayLike
 
 __all__ = [
     "Array",
+    "Indices",
     "as_columns",
     "as_factors_and_codes",
     "binary_exponents",
     "dense_ranks",
     "mid_ranks",
-    "spread",
     "standardise",
+    "weighted_deviations",
 ]
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Indices: TypeAlias = npt.NDArray[np.intp]
 
 
 def as_columns(name: str, values: Any) -> Array:
     """Return ``values`` as a finite float64 array of shape (rows, columns).
 
     Args:
-        name: The argument's name, for messages.
-        values: NumPy array, tensor on any device, or nested sequence; one axis means one column.
+        name: Name of the argument in error messages.
+        values: NumPy array, tensor on any device, or nested sequence, (rows, columns); a
+            one-dimensional input is read as one column.
 
     Example:
-        >>> as_columns("z", [1, 2, 3]).shape
+        >>> as_columns("codes", [1, 2, 3]).shape
         (3, 1)
-        >>> as_columns("z", [[0.0, 1.0], [2.0, float("nan")]])
+        >>> as_columns("codes", [[0.0, 1.0], [2.0, float("nan")]])
         Traceback (most recent call last):
-        ValueError: z must be finite, got nan in row 1, column 1
+        ValueError: codes must be finite, got nan in row 1, column 1
     """
     if hasattr(values, "detach"):  # a tensor, recognised without importing torch
         values = values.detach().cpu()
@@ -60,40 +63,33 @@ def as_columns(name: str, values: Any) -> Array:
     return columns
 
 
-def as_factors_and_codes(
-    z: ArrayLike, h: ArrayLike, names: tuple[str, str] = ("z", "h")
-) -> tuple[Array, Array]:
-    """Return true factors ``z`` and codes ``h``, both checked, with as many rows.
+def as_factors_and_codes(factors: ArrayLike, codes: ArrayLike) -> tuple[Array, Array]:
+    """Return true factors and codes as checked columns with the same number of rows.
 
-    ``names`` are those of the two arguments, for messages.
-
-    A constant factor has no variance to explain, so that its R² and its correlations are 0/0:
-    it is refused. A constant (dead) code is allowed: it explains nothing.
+    A constant factor has no variance to explain (its R² and its correlations are 0/0) and raises
+    an error. A constant ("dead") code is allowed: it explains nothing.
 
     Example:
         >>> as_factors_and_codes([[0, 5], [1, 5], [2, 5]], [0, 1, 2])
         Traceback (most recent call last):
-        ValueError: z must vary in every column, got constant column 1 (of 0 to 1); ...
+        ValueError: factors must vary in every column, got constant column 1 (of 0 to 1); ...
     """
-    of_factors, of_codes = names
-    factors, codes = as_columns(of_factors, z), as_columns(of_codes, h)
-    if len(codes) != len(factors):
-        raise ValueError(
-            f"{of_codes} must have as many rows as {of_factors} ({len(factors)}), got {len(codes)}"
-        )
-    constant = np.flatnonzero(factors.max(axis=0) == factors.min(axis=0))
+    z, h = as_columns("factors", factors), as_columns("codes", codes)
+    if len(h) != len(z):
+        raise ValueError(f"codes must have as many rows as factors ({len(z)}), got {len(h)}")
+    constant = np.flatnonzero(z.max(axis=0) == z.min(axis=0))
     if len(constant):
         raise ValueError(
-            f"{of_factors} must vary in every column, got constant column {constant[0]} (of 0 to "
-            f"{factors.shape[1] - 1}); a factor that never changes cannot be scored: leave it out"
+            f"factors must vary in every column, got constant column {constant[0]} (of 0 to "
+            f"{z.shape[1] - 1}); a constant factor cannot be scored: leave it out"
         )
-    return factors, codes
+    return z, h
 
 
 def standardise(columns: Array) -> Array:
     """Return the columns with mean 0 and mean square 1; a constant column becomes zeros.
 
-    Every score is invariant to the offset and the scale of a column, so this only makes the
+    Scores that are invariant to the offset and the scale of a column use this to make their
     arithmetic independent of the units.
 
     Example:
@@ -102,8 +98,8 @@ def standardise(columns: Array) -> Array:
                [ 1.,  0.]])
     """
     largest = np.abs(columns).max(axis=0)
-    # Divide by the largest value first: squares of 1e200 or 1e-200 would not fit in a float64, and
-    # a constant column becomes one of ±1, which the mean then takes away exactly.
+    # Divide by the largest value first: squares of 1e200 or 1e-200 overflow or underflow float64,
+    # and a constant column becomes ±1, from which subtracting the mean leaves exactly 0.
     centred = columns / np.where(largest > 0, largest, 1.0)
     centred -= centred.mean(axis=0)
     deviation = np.sqrt(np.square(centred).mean(axis=0))
@@ -111,10 +107,10 @@ def standardise(columns: Array) -> Array:
 
 
 def binary_exponents(columns: Array) -> npt.NDArray[np.intc]:
-    """Return for each column the least e with all its values below 2^e; 0 for a column of zeros.
+    """Return for each column the least e with all absolute values below 2^e; 0 for zeros.
 
-    Divided by that power of two (``np.ldexp(columns, -e)``) no column is too large to square, and
-    nothing is rounded, so that what does not depend on the units stays the same to the bit.
+    ``np.ldexp(columns, -e)`` rescales the columns by powers of two, so that their squares do not
+    overflow. No value is rounded: metrics that do not depend on the units keep every bit.
 
     Example:
         >>> binary_exponents(np.array([[0.75, -8.0, 0.0], [0.1, 3.0, 0.0]]))
@@ -123,22 +119,23 @@ def binary_exponents(columns: Array) -> npt.NDArray[np.intc]:
     return np.frexp(np.abs(columns).max(axis=0))[1]
 
 
-def spread(columns: Array, counts: Array) -> tuple[Array, Array]:
-    """Return the centred columns and their sums of squares when row i occurs ``counts[i]`` times.
+def weighted_deviations(columns: Array, counts: Array) -> tuple[Array, Array]:
+    """Return deviations from the weighted mean, and the weighted sums of their squares.
 
-    The sum is exactly 0 for a column that is constant in the rows that occur.
+    Row i has weight ``counts[i]``. The sum is exactly 0 for a column that is constant in the rows
+    with positive weight.
 
     Example:
-        >>> spread(np.array([[1.0], [4.0], [9.0]]), np.array([2.0, 1.0, 0.0]))[1]
+        >>> weighted_deviations(np.array([[1.0], [4.0], [9.0]]), np.array([2.0, 1.0, 0.0]))[1]
         array([6.])
     """
     centred = columns - counts @ columns / counts.sum()
     squares = counts @ np.square(centred)
-    rounding = 1e-24 * (counts @ np.square(columns))  # that of the mean, squared and summed
+    rounding = 1e-24 * (counts @ np.square(columns))  # of the mean, squared and summed
     return centred, np.where(squares > rounding, squares, 0.0)
 
 
-def dense_ranks(columns: Array) -> npt.NDArray[np.intp]:
+def dense_ranks(columns: Array) -> Indices:
     """Return, column by column, the index of each value among the sorted distinct values.
 
     Example:
@@ -148,11 +145,11 @@ def dense_ranks(columns: Array) -> npt.NDArray[np.intp]:
     return np.stack([np.unique(column, return_inverse=True)[1] for column in columns.T]).T
 
 
-def mid_ranks(dense: npt.NDArray[np.intp], counts: Array) -> Array:
-    """Return Spearman's ranks (ties share their mean rank) when row i occurs ``counts[i]`` times.
+def mid_ranks(dense: Indices, counts: Array) -> Array:
+    """Return Spearman's ranks (tied values share their mean rank) of rows with weights ``counts``.
 
     A value that occurs c times after s smaller ones has the ranks s+1, …, s+c, whose mean is
-    s + (c + 1) / 2. Working from counts spares sorting each bootstrap resample.
+    s + (c + 1) / 2. Computing ranks from counts avoids sorting each bootstrap resample.
 
     Example:
         >>> mid_ranks(np.array([[1], [0], [1]]), np.ones(3)).ravel()

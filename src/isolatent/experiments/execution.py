@@ -21,8 +21,14 @@ from torch import Generator, nn
 from isolatent import __version__
 from isolatent.baselines import SupervisedEncoder
 from isolatent.checks import IsolatentWarning
-from isolatent.evaluation import block_mcc, block_r2, linear_r2, mcc
-from isolatent.evaluation.alignment import align_codes, correlation_matrix
+from isolatent.evaluation import (
+    align_codes,
+    block_mcc,
+    block_r2,
+    correlation_matrix,
+    linear_r2,
+    mcc,
+)
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.experiment import Run
 from isolatent.experiments.image_cells import ImageCell

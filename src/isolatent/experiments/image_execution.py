@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Generator
 
-from isolatent.evaluation import evaluate_disentanglement, mcc
-from isolatent.evaluation.alignment import correlation_matrix
-from isolatent.evaluation.scores import correlated_columns
+from isolatent.evaluation import correlation_matrix, evaluate_disentanglement, mcc
+from isolatent.evaluation.mcc import standardised_columns
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.latent_traversal import latent_traversal, sample_test_factors
 from isolatent.experiments.measures import thin_curve
@@ -19,7 +18,7 @@ from isolatent.pairs import FactorPairs
 
 __all__ = ["execute_image_cell"]
 
-N_TRAIN, N_HELD_OUT = 10_000, 5_000  # examples on which metrics are fitted and evaluated
+N_TRAIN, N_TEST = 10_000, 5_000  # examples on which metrics are fitted and evaluated
 TEST_POINTS = 8192
 TEST_SEED = 1_000_003
 
@@ -65,9 +64,9 @@ def _scores(
         # The bare encoder has no guarantee, so that no warning repeats what the record's card says.
         model.code_module(),
         pairs.world,
-        seed,
-        train=N_TRAIN,
-        held_out=N_HELD_OUT,
+        n_train=N_TRAIN,
+        n_test=N_TEST,
+        random_state=seed,
     )
     scores = {name: float(interval.value) for name, interval in result.scores.items()}
     bounds = {name: [float(i.low), float(i.high)] for name, i in result.scores.items()}
@@ -81,7 +80,7 @@ def _correlation(model: Any, pairs: FactorPairs, seed: int) -> list[list[float]]
     code's ranks instead: the square root of the share of their variance between categories.
     """
     y, codes = _test_codes(model, pairs, seed)
-    factors, ranks = correlated_columns(y, codes, "spearman")
+    factors, ranks = standardised_columns(y, codes, "spearman")
     matrix = correlation_matrix(factors, ranks)
     for f in _categorical_factors(pairs):
         matrix[f] = _correlation_ratio(y[:, f], ranks)

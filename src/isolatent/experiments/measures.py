@@ -10,8 +10,7 @@ import torch
 from torch import Generator, nn
 
 from isolatent.contrast import AnInfoNCE, Dot, Ensemble, Lp
-from isolatent.evaluation.alignment import correlation_matrix
-from isolatent.evaluation.assignment import best_assignment
+from isolatent.evaluation.mcc import best_assignment, correlation_matrix
 from isolatent.experiments.cells import Cell
 from isolatent.pairs import PairSource
 from isolatent.training import ContrastiveICA, Step

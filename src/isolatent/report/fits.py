@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from isolatent.evaluation import bootstrap, linear_r2, mcc
-from isolatent.evaluation.alignment import align_codes, correlation_matrix
+from isolatent.evaluation import align_codes, bootstrap, correlation_matrix, linear_r2, mcc
 from isolatent.report.figures import evenly_spaced
 from isolatent.report.page import (
     APPROACH_LABELS,

@@ -26,7 +26,7 @@ def table(heading):
     return cells[0], cells[2:]  # the second line is a rule
 
 
-NAMES = {  # as it is called: its name among the invariances
+NAMES = {  # call in the document: name in INVARIANCES
     "beta_vae_score": "beta_vae",
     "factor_vae_score": "factor_vae",
     "mig": "mig",
@@ -47,7 +47,7 @@ MAPS = {
 
 
 def test_the_table_of_invariances_is_that_of_the_code():
-    (_, *columns), rows = table("What they do not change with")
+    (_, *columns), rows = table("Invariances")
     assert columns == list(MAPS)
     written = []
     for metrics, *cells in rows:
@@ -64,5 +64,5 @@ def test_the_table_of_invariances_is_that_of_the_code():
 
 
 def test_every_metric_is_described():
-    described = {row[0].split("`")[1] for row in table("What each one is")[1]}
+    described = {row[0].split("`")[1] for row in table("Definitions")[1]}
     assert described == {called.split("(")[0] for called in NAMES}

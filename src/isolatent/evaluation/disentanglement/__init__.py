@@ -1,4 +1,4 @@
-"""How disentangled codes are: the published metrics, on arrays or on a world's whole grid."""
+"""Disentanglement metrics of the literature, on arrays or on the grid of a world."""
 
 from isolatent.evaluation.disentanglement.betavae_factorvae import beta_vae_score, factor_vae_score
 from isolatent.evaluation.disentanglement.dci import DCI, dci

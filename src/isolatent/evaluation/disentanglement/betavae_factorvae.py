@@ -1,107 +1,109 @@
-"""The BetaVAE and FactorVAE scores: which factor did all points of a batch share?"""
+"""The BetaVAE and FactorVAE scores: predict which factor the points of a batch share."""
 
 from __future__ import annotations
+
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from isolatent.checks import check_integer, check_real
-from isolatent.evaluation.assignment import Indices
-from isolatent.evaluation.columns import Array, binary_exponents
-from isolatent.evaluation.disentanglement.batches import (
-    Groups,
-    Pairs,
-    Points,
-    StoredPoints,
-    draw_groups,
-    draw_pairs,
-)
-from isolatent.evaluation.disentanglement.samples import sample
-from isolatent.evaluation.intervals import Resampled
+from isolatent.evaluation.columns import Array, Indices, binary_exponents
+from isolatent.evaluation.disentanglement.samples import Sample, as_sample
+from isolatent.evaluation.intervals import Statistic
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
 
-__all__ = ["beta_vae_of", "beta_vae_score", "factor_vae_of", "factor_vae_score"]
+__all__ = [
+    "beta_vae_score",
+    "beta_vae_statistic",
+    "factor_vae_score",
+    "factor_vae_statistic",
+    "sample_pair_batches",
+    "sample_point_batches",
+]
 
-CHUNK = 1000  # examples whose codes are gathered at a time
+CHUNK = 1000  # batches whose codes are gathered at a time
 
 
 def beta_vae_score(
     factors: ArrayLike,
     codes: ArrayLike,
     *,
-    batch: int = 64,
-    train: int = 10_000,
-    held_out: int = 5_000,
-    seed: int = 0,
+    batch_size: int = 64,
+    n_train: int = 10_000,
+    n_test: int = 5_000,
+    random_state: int = 0,
     guarantee: Guarantee | None = None,
 ) -> float:
-    r"""BetaVAE score: can a linear classifier tell which factor was shared?
+    r"""Return the BetaVAE score: the accuracy of a linear classifier of the shared factor.
 
     .. math::
         u = \frac1B \sum_{b=1}^{B} |c_b - c'_b|, \qquad
         \mathrm{score} = P\bigl(\hat k(u) = k\bigr)
 
-    where a factor k is chosen at random, the points of each of B pairs share its value and are else
-    independent, and k̂ is a logistic regression (scikit-learn's, to convergence). The accuracy is
-    of new examples. Chance is 1/F, which dead codes score; with one factor the score is 1.
+    where a factor k is chosen at random, the two points of each of B pairs have the same value of
+    it and are independent otherwise, c and c' are their codes, and k̂ is a logistic regression
+    (scikit-learn's, to convergence). The accuracy is that of new examples. Chance is 1/F, which
+    dead codes score; with one factor the score is 1.
 
-    Pairs are found among the given points, two different ones each; a value that occurs once is
-    never drawn. For a world that can be asked for any point use :func:`evaluate_disentanglement`.
+    Pairs of different points are drawn from the given points; a value that occurs once is never
+    drawn. To draw points from a world use :func:`evaluate_disentanglement`.
 
     Invariant to the order, the sign and the offset of the codes. The classifier is penalised in
-    their units, so that it changes with the scale, and not invariant to monotone maps or rotations.
-    It is lenient: codes that mix factors can score 1.
+    units of the codes, so the score changes with their scale; it is not invariant to monotone maps
+    or rotations. The score is lenient: codes that mix factors can score 1.
 
     References:
         Higgins et al. (2017), beta-VAE, ICLR.
 
     Args:
-        factors: True factors, (N, F) or (N,); points share a factor if its value is the same.
+        factors: True factors, (N, F) or (N,); points share a factor if its values are equal.
         codes: Codes, (N, C) or (N,).
-        batch: Pairs B in an example.
-        train: Examples to fit.
-        held_out: Examples to score.
-        seed: Chooses factors and points.
-        guarantee: What is proven about the codes; a warning is given where it does not suffice.
+        batch_size: Number of pairs B in an example.
+        n_train: Number of examples to fit.
+        n_test: Number of examples to score.
+        random_state: Seed of the drawn factors and points, an integer >= 0.
+        guarantee: The guarantee proven for the codes; warn if the score is not invariant to what
+            it leaves open.
 
     Example:
         >>> factors = np.random.default_rng(0).integers(4, size=(1000, 2))
-        >>> beta_vae_score(factors, factors[:, ::-1], train=100, held_out=50)
+        >>> beta_vae_score(factors, factors[:, ::-1], n_train=100, n_test=50)
         1.0
     """
-    _check_counts(batch, train, held_out, seed)
+    _check_counts(batch_size, n_train, n_test, random_state)
     check_guarantee("beta_vae", guarantee)
-    points = StoredPoints(sample(factors, codes), seed)
-    learnt, scored = (draw_pairs(points, count, batch) for count in (train, held_out))
-    return beta_vae_of(points, learnt, scored).value
+    points = StoredPoints(as_sample(factors, codes), random_state)
+    train, test = (sample_pair_batches(points, n, batch_size) for n in (n_train, n_test))
+    return beta_vae_statistic(points, train, test).value
 
 
 def factor_vae_score(
     factors: ArrayLike,
     codes: ArrayLike,
     *,
-    batch: int = 64,
-    train: int = 10_000,
-    held_out: int = 5_000,
+    batch_size: int = 64,
+    n_train: int = 10_000,
+    n_test: int = 5_000,
     threshold: float = 0.05,
-    seed: int = 0,
+    random_state: int = 0,
     guarantee: Guarantee | None = None,
 ) -> float:
-    r"""FactorVAE score: does the code that varies least tell which factor was held fixed?
+    r"""Return the FactorVAE score: the accuracy of a majority vote of the least varying code.
 
     .. math::
         d = \arg\min_c \frac{\mathrm{Var}_B(c)}{\mathrm{Var}(c)}, \qquad
         \mathrm{score} = P\bigl(\hat k(d) = k\bigr)
 
-    where a factor k is chosen at random, all B points of a batch have one value of it, and k̂(d) is
-    the factor that code d voted for most often. The accuracy is of new votes. Codes whose standard
-    deviation is below ``threshold`` do not vote: a dead code has the ratio 0/0. If no code votes,
-    the score is 0; with one factor and any live code it is 1.
+    where a factor k is chosen at random, all B points of a batch have the same value of it, and
+    k̂(d) is the factor that code d voted for most often. The accuracy is that of new batches. Codes
+    whose standard deviation is below ``threshold`` do not vote: a dead code has the ratio 0/0. If
+    no code votes, the score is 0; with one factor and any live code it is 1.
 
-    Batches are found among the given points; a value that occurs once is never drawn. The
-    variance (of N - 1 degrees of freedom) is that of all points.
+    Batches are drawn from the given points; a value that occurs once is never drawn. The variance
+    (with N - 1 degrees of freedom) is that of all points.
 
     Invariant to the order, the sign, the offset and, as long as no code crosses the threshold, the
     scale of the codes; not to monotone maps, nor to rotations.
@@ -111,96 +113,222 @@ def factor_vae_score(
         al. (2019).
 
     Args:
-        factors: True factors, (N, F) or (N,); points share a factor if its value is the same.
+        factors: True factors, (N, F) or (N,); points share a factor if its values are equal.
         codes: Codes, (N, C) or (N,).
-        batch: Points B in a batch, at least 2.
-        train: Votes to learn from.
-        held_out: Votes to score.
-        threshold: Least standard deviation of a code that votes.
-        seed: Chooses factors and points.
-        guarantee: What is proven about the codes; a warning is given where it does not suffice.
+        batch_size: Number of points B in a batch, at least 2.
+        n_train: Number of votes to learn from.
+        n_test: Number of votes to score.
+        threshold: Minimum standard deviation of a code that votes.
+        random_state: Seed of the drawn factors and points, an integer >= 0.
+        guarantee: The guarantee proven for the codes; warn if the score is not invariant to what
+            it leaves open.
 
     Example:
         >>> factors = np.random.default_rng(0).integers(4, size=(1000, 2))
-        >>> factor_vae_score(factors, factors[:, ::-1], train=100, held_out=50)
+        >>> factor_vae_score(factors, factors[:, ::-1], n_train=100, n_test=50)
         1.0
     """
-    _check_counts(batch, train, held_out, seed)
-    check_integer("batch", batch, at_least=2)
+    _check_counts(batch_size, n_train, n_test, random_state)
+    check_integer("batch_size", batch_size, at_least=2)
     check_real("threshold", threshold, at_least=0)
     check_guarantee("factor_vae", guarantee)
-    read = sample(factors, codes)
-    points = StoredPoints(read, seed)
-    learnt, scored = (draw_groups(points, count, batch) for count in (train, held_out))
-    return factor_vae_of(points, read.codes, learnt, scored, threshold).value
+    sample = as_sample(factors, codes)
+    points = StoredPoints(sample, random_state)
+    train, test = (sample_point_batches(points, n, batch_size) for n in (n_train, n_test))
+    return factor_vae_statistic(points, sample.codes, train, test, threshold=threshold).value
 
 
-def _check_counts(batch: int, train: int, held_out: int, seed: int) -> None:
-    for name, count in (("batch", batch), ("train", train), ("held_out", held_out)):
+def _check_counts(batch_size: int, n_train: int, n_test: int, random_state: int) -> None:
+    for name, count in (("batch_size", batch_size), ("n_train", n_train), ("n_test", n_test)):
         check_integer(name, count, at_least=1)
-    check_integer("seed", seed, at_least=0)
+    check_integer("random_state", random_state, at_least=0)
 
 
-def beta_vae_of(points: Points, train: Pairs, held_out: Pairs) -> Resampled:
-    """Return the accuracy, resampled over the examples to score."""
+class Points(Protocol):
+    """Points with factors and codes, referred to by their index."""
+
+    @property
+    def n_factors(self) -> int:
+        """Number of factors."""
+
+    def sample_factor_indices(self, count: int) -> Indices:
+        """Draw ``count`` factors uniformly, each by its index."""
+
+    def sample_pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
+        """Draw pairs of points with one value of a factor, independent otherwise."""
+
+    def sample_batches(self, factor: int, count: int, batch_size: int) -> Indices:
+        """Draw batches of points, (count, batch_size), each with one value of a factor."""
+
+    def codes_at(self, index: Indices) -> Array:
+        """Return the codes of points: the shape of ``index``, followed by the axis of codes."""
+
+
+class PairBatches(NamedTuple):
+    """For each of P examples a factor (P,), and a batch of pairs (P, B) that share its value."""
+
+    factor: Indices
+    first: Indices
+    second: Indices
+
+
+class PointBatches(NamedTuple):
+    """For each of P examples a factor (P,), and a batch of points (P, B) with one value of it."""
+
+    factor: Indices
+    points: Indices
+
+
+def sample_pair_batches(points: Points, count: int, batch_size: int) -> PairBatches:
+    """Draw ``count`` examples for the BetaVAE score."""
+    factor = points.sample_factor_indices(count)
+    first, second = np.empty((2, count, batch_size), dtype=np.intp)
+    for f in range(points.n_factors):
+        rows = np.flatnonzero(factor == f)
+        left, right = points.sample_pairs(f, len(rows) * batch_size)
+        first[rows], second[rows] = left.reshape(-1, batch_size), right.reshape(-1, batch_size)
+    return PairBatches(factor, first, second)
+
+
+def sample_point_batches(points: Points, count: int, batch_size: int) -> PointBatches:
+    """Draw ``count`` examples for the FactorVAE score."""
+    factor = points.sample_factor_indices(count)
+    members = np.empty((count, batch_size), dtype=np.intp)
+    for f in range(points.n_factors):
+        rows = np.flatnonzero(factor == f)
+        members[rows] = points.sample_batches(f, len(rows), batch_size)
+    return PointBatches(factor, members)
+
+
+class StoredPoints:
+    """The points of a sample; points that share a value are drawn from them.
+
+    A pair consists of two different points, since a point paired with itself shares every factor.
+    So a value that occurs once is never drawn, and each factor needs a value that occurs twice.
+    """
+
+    def __init__(self, sample: Sample, random_state: int) -> None:
+        self._codes = sample.codes
+        self._rng = np.random.default_rng(random_state)
+        self._by_value = [_RowsByValue(column) for column in sample.classes.T]
+        for f, rows in enumerate(self._by_value):
+            if not len(rows.repeated):
+                raise ValueError(
+                    "factors must have a value that occurs at least twice in every column, got "
+                    f"none in column {f}: no two points share it"
+                )
+
+    @property
+    def n_factors(self) -> int:
+        return len(self._by_value)
+
+    def sample_factor_indices(self, count: int) -> Indices:
+        return self._rng.integers(self.n_factors, size=count)
+
+    def sample_pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
+        rows = self._by_value[factor]
+        place = self._rng.choice(rows.repeated, size=count)
+        start, size = rows.start[place], rows.size[place]
+        other = start + self._rng.integers(size - 1)
+        other += other >= place  # skip the point itself
+        return rows.order[place], rows.order[other]
+
+    def sample_batches(self, factor: int, count: int, batch_size: int) -> Indices:
+        rows = self._by_value[factor]
+        place = self._rng.choice(rows.repeated, size=(count, 1))
+        start, size = rows.start[place], rows.size[place]
+        return rows.order[start + self._rng.integers(size, size=(count, batch_size))]
+
+    def codes_at(self, index: Indices) -> Array:
+        return self._codes[index]
+
+
+class _RowsByValue:
+    """Rows sorted by the value of a factor.
+
+    Attributes:
+        order: The rows in ascending order of their value.
+        start: For each position in ``order``, the first position with the same value.
+        size: For each position, the number of rows with the same value.
+        repeated: Positions whose value occurs more than once.
+    """
+
+    def __init__(self, classes: Indices) -> None:
+        self.order = np.argsort(classes, kind="stable")
+        sizes = np.bincount(classes)
+        starts = np.cumsum(sizes) - sizes
+        ordered = classes[self.order]
+        self.start, self.size = starts[ordered], sizes[ordered]
+        self.repeated = np.flatnonzero(self.size > 1)
+
+
+def beta_vae_statistic(points: Points, train: PairBatches, test: PairBatches) -> Statistic:
+    """Return the accuracy as a function of the weights of the test examples."""
     from sklearn.linear_model import LogisticRegression
 
-    features = differences(points, train)
+    features = mean_differences(points, train)
     if len(np.unique(train.factor)) == 1:
-        predicted = np.full(len(held_out.factor), train.factor[0])
+        predicted = np.full(len(test.factor), train.factor[0])
     else:
         model = LogisticRegression(max_iter=1000).fit(features, train.factor)
-        predicted = model.predict(differences(points, held_out))
-    return accuracy(predicted == held_out.factor)
+        predicted = model.predict(mean_differences(points, test))
+    return _accuracy(predicted == test.factor)
 
 
-def differences(points: Points, pairs: Pairs) -> Array:
+def mean_differences(points: Points, batches: PairBatches) -> Array:
     """Return the mean absolute difference of each code within each batch of pairs, (P, C)."""
     return np.concatenate(
         [
             np.abs(points.codes_at(a) - points.codes_at(b)).mean(axis=1)
-            for a, b in zip(_chunks(pairs.first), _chunks(pairs.second), strict=True)
+            for a, b in zip(_chunks(batches.first), _chunks(batches.second), strict=True)
         ]
     )
 
 
-def factor_vae_of(
-    points: Points, codes: Array, train: Groups, held_out: Groups, threshold: float
-) -> Resampled:
-    """Return the accuracy, resampled over the votes to score; ``codes`` give the variance."""
-    # Squares of 1e200 would not fit in a float64; powers of two round nothing.
+def factor_vae_statistic(
+    points: Points, codes: Array, train: PointBatches, test: PointBatches, *, threshold: float
+) -> Statistic:
+    """Return the accuracy as a function of the weights of the test examples.
+
+    The variances that normalise those of the batches are the variances of ``codes``.
+    """
+    # Squares of 1e200 overflow float64; scaling by powers of two rounds nothing.
     scale = np.ldexp(1.0, -np.clip(binary_exponents(codes), -1000, 1000))
     variance = (codes * scale).var(axis=0, ddof=1)
     live = np.flatnonzero(np.sqrt(variance) >= max(threshold, 1e-12) * scale)
     if not len(live):
-        return accuracy(np.zeros(len(held_out.factor), dtype=bool))
-    votes = np.zeros((len(live), points.factor_count), dtype=np.int64)
-    learnt, scored = (vote(points, g, scale, variance, live) for g in (train, held_out))
-    np.add.at(votes, (learnt, train.factor), 1)
-    predicted = votes.argmax(axis=1)[scored]
-    return accuracy(predicted == held_out.factor)
+        return _accuracy(np.zeros(len(test.factor), dtype=bool))
+    votes = np.zeros((len(live), points.n_factors), dtype=np.int64)
+    train_codes, test_codes = (
+        least_varying_codes(points, batches, scale, variance, live) for batches in (train, test)
+    )
+    np.add.at(votes, (train_codes, train.factor), 1)
+    predicted = votes.argmax(axis=1)[test_codes]
+    return _accuracy(predicted == test.factor)
 
 
-def vote(points: Points, groups: Groups, scale: Array, variance: Array, live: Indices) -> Indices:
-    """Return for each batch the place among ``live`` of the code that varies least in it.
+def least_varying_codes(
+    points: Points, batches: PointBatches, scale: Array, variance: Array, live: Indices
+) -> Indices:
+    """Return for each batch the code with the smallest variance ratio, as a position in ``live``.
 
-    Codes are multiplied by ``scale``, and ``variance`` is of such.
+    Codes are multiplied by ``scale`` first; ``variance`` is the variance of scaled codes.
     """
     local = np.concatenate(
         [
             (points.codes_at(members) * scale).var(axis=1, ddof=1)
-            for members in _chunks(groups.members)
+            for members in _chunks(batches.points)
         ]
     )
     return np.asarray((local[:, live] / variance[live]).argmin(axis=1))
 
 
-def accuracy(hits: npt.NDArray[np.bool_]) -> Resampled:
-    """Return the share of hits, which a resample weighs."""
-    right = hits.astype(np.float64)
-    return Resampled(float(right.mean()), len(right), lambda n: float(n @ right / n.sum()))
+def _accuracy(hits: npt.NDArray[np.bool_]) -> Statistic:
+    """Return the share of hits as a function of their weights."""
+    correct = hits.astype(np.float64)
+    return Statistic(float(correct.mean()), len(correct), lambda n: float(n @ correct / n.sum()))
 
 
 def _chunks(index: Indices) -> list[Indices]:
-    """The rows in parts whose codes fit comfortably in memory."""
+    """Return the rows in parts, to bound the memory of their codes."""
     return [index[start : start + CHUNK] for start in range(0, len(index), CHUNK)]

@@ -1,13 +1,13 @@
-"""Linear support vector machines on one code: two numbers each, found exactly by Newton's method.
+"""Linear support vector machines on one feature, solved exactly by Newton's method.
 
-One machine separates a class from the rest with the objective of scikit-learn's `LinearSVC`,
+A machine separates a class from the rest with the objective of scikit-learn's `LinearSVC`,
 
     ½ (w² + b²) + Σ_i C_i max(0, 1 - s_i (w x_i + b))²,    s_i = ±1,
 
-whose intercept is penalised like the weight. It is strictly convex and piecewise quadratic in
-(w, b), so Newton's method ends after a few steps. On a sorted code the points inside the margin are
-those on one side of a value, so prefix sums of 1, x and x² give the objective, its slope and its
-curvature without a pass over the points.
+whose intercept is penalised like the weight. The objective is strictly convex and piecewise
+quadratic in (w, b), so Newton's method converges in a few steps. On sorted values the points inside
+the margin lie on one side of a threshold, so prefix sums of 1, x and x² give the objective, its
+gradient and its Hessian without a pass over the points.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["separate_classes"]
+__all__ = ["fit_linear_svms"]
 
-STEPS = 200
+MAX_STEPS = 200
 
 
 @njit(cache=True, nogil=True)
-def _prefix(values, sums):
-    """Sums of 1, x and x² over the first n values, for every n."""
+def _prefix_sums(values, sums):
+    """Write the sums of 1, x and x² over the first n values, for every n."""
     for n in range(len(values)):
         x = values[n]
         sums[n + 1, 0] = sums[n, 0] + 1.0
@@ -31,8 +31,8 @@ def _prefix(values, sums):
 
 
 @njit(cache=True, nogil=True)
-def _add(sums, n, from_start, sign, cost, w, b, out):
-    """Add the loss of points inside the margin: the first n, or all after them, of one sign."""
+def _add_loss(sums, n, from_start, sign, cost, w, b, out):
+    """Add the loss of the points of one sign in the margin: the first n, or all after them."""
     last = len(sums) - 1
     if from_start:
         m0, m1, m2 = sums[n, 0], sums[n, 1], sums[n, 2]
@@ -54,8 +54,8 @@ def _add(sums, n, from_start, sign, cost, w, b, out):
 
 
 @njit(cache=True, nogil=True)
-def _inside(values, w, b, sign):
-    """Return (n, from_start): which sorted values have s (w x + b) < 1."""
+def _in_margin(values, w, b, sign):
+    """Return (n, from_start): the first n sorted values, or those after, have s (w x + b) < 1."""
     if w == 0.0:
         return (len(values) if sign * b < 1.0 else 0), True
     edge = (sign - b) / w  # where w x + b = s
@@ -64,28 +64,28 @@ def _inside(values, w, b, sign):
 
 @njit(cache=True, nogil=True)
 def _objective(own, own_sums, rest, rest_sums, cost_own, cost_rest, w, b, out):
-    """Value, slope (2) and curvature (ww, wb, bb) at (w, b)."""
+    """Write the objective, its gradient (2) and its Hessian (ww, wb, bb) at (w, b)."""
     out[0], out[1], out[2] = 0.5 * (w * w + b * b), w, b
     out[3], out[4], out[5] = 1.0, 0.0, 1.0
-    n, start = _inside(own, w, b, 1.0)
-    _add(own_sums, n, start, 1.0, cost_own, w, b, out)
-    n, start = _inside(rest, w, b, -1.0)
-    _add(rest_sums, n, start, -1.0, cost_rest, w, b, out)
+    n, start = _in_margin(own, w, b, 1.0)
+    _add_loss(own_sums, n, start, 1.0, cost_own, w, b, out)
+    n, start = _in_margin(rest, w, b, -1.0)
+    _add_loss(rest_sums, n, start, -1.0, cost_rest, w, b, out)
 
 
 @njit(cache=True, nogil=True)
-def _separate(own, own_sums, rest, rest_sums, cost_own, cost_rest):
-    """Minimise by Newton's method with halved steps where a full one does not descend."""
+def _minimise(own, own_sums, rest, rest_sums, cost_own, cost_rest):
+    """Return the minimum (w, b), by Newton's method with backtracking."""
     w = b = 0.0
     out, trial = np.empty(6), np.empty(6)
     _objective(own, own_sums, rest, rest_sums, cost_own, cost_rest, w, b, out)
-    for _ in range(STEPS):
+    for _ in range(MAX_STEPS):
         size = out[3] * out[5] - out[4] * out[4]
         step_w = -(out[5] * out[1] - out[4] * out[2]) / size
         step_b = -(out[3] * out[2] - out[4] * out[1]) / size
         descent = out[1] * step_w + out[2] * step_b
         if descent > -1e-14 * (1.0 + abs(out[0])):
-            # The value is right to rounding, (w, b) only to its root: the last step mends that.
+            # The objective is exact up to rounding, (w, b) up to its square root: step once more.
             return w + step_w, b + step_b
         scale = 1.0
         while scale > 1e-10:
@@ -102,19 +102,20 @@ def _separate(own, own_sums, rest, rest_sums, cost_own, cost_rest):
 
 
 @njit(cache=True, nogil=True)
-def separate_classes(values, labels, classes, cost, machines):
-    """Fit the machine of each class against the rest; of two classes, one for the second.
+def fit_linear_svms(values, labels, n_classes, cost, coefficients):
+    """Fit a machine for each class against the rest; for two classes, one for the second.
 
-    ``values`` are one code in ascending order and ``labels`` its classes, all of which occur. As in
-    `LinearSVC(class_weight="balanced")` a class with n of N points costs C N / (K n); among three
-    or more classes the rest costs C.
+    ``values`` are in ascending order and each of ``n_classes`` occurs in their ``labels``. A row of
+    ``coefficients`` receives weight and intercept of a machine. As in
+    `LinearSVC(class_weight="balanced")` a class with n of N points has the cost C N / (K n); for
+    three or more classes the rest has the cost C.
     """
     rows = len(values)
-    count = np.zeros(classes, dtype=np.int64)
+    count = np.zeros(n_classes, dtype=np.int64)
     for label in labels:
         count[label] += 1
-    for k in range(len(machines)):
-        target = 1 if classes == 2 else k
+    for k in range(len(coefficients)):
+        target = 1 if n_classes == 2 else k
         own, rest = np.empty(count[target]), np.empty(rows - count[target])
         i = j = 0
         for n in range(rows):
@@ -125,8 +126,8 @@ def separate_classes(values, labels, classes, cost, machines):
                 rest[j] = values[n]
                 j += 1
         own_sums, rest_sums = np.zeros((len(own) + 1, 3)), np.zeros((len(rest) + 1, 3))
-        _prefix(own, own_sums)
-        _prefix(rest, rest_sums)
-        cost_own = cost * rows / (classes * count[target])
-        cost_rest = cost * rows / (classes * count[0]) if classes == 2 else cost
-        machines[k] = _separate(own, own_sums, rest, rest_sums, cost_own, cost_rest)
+        _prefix_sums(own, own_sums)
+        _prefix_sums(rest, rest_sums)
+        cost_own = cost * rows / (n_classes * count[target])
+        cost_rest = cost * rows / (n_classes * count[0]) if n_classes == 2 else cost
+        coefficients[k] = _minimise(own, own_sums, rest, rest_sums, cost_own, cost_rest)

@@ -1,12 +1,12 @@
-"""Gradient-boosted classification trees on codes that are sorted once: scikit-learn's, compiled.
+"""Compiled gradient-boosted classification trees on presorted codes.
 
 The algorithm is that of scikit-learn's `GradientBoostingClassifier` with its defaults (log-loss,
-100 stages, rate 0.1, exact trees of depth 3 by squared error, one Newton step in each leaf). There
-every node sorts its points for every code; here the codes are sorted once, and each level of a tree
-is one pass over every code in that order. The trees are not kept: new points follow each as it is
-grown.
+100 stages, learning rate 0.1, exact trees of depth 3 by squared error, one Newton step per leaf).
+scikit-learn sorts the points of every node for every code; here the codes are sorted once, and each
+level of a tree is one pass over every code in that order. Trees are not stored: test points are
+predicted as each tree is grown.
 
-Of two splits that are equally good, scikit-learn takes one at random and this one the first.
+Of two equally good splits, scikit-learn takes one at random and this implementation the first.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-__all__ = ["DEPTH", "RATE", "STAGES", "grow_stage", "probabilities"]
+__all__ = ["STAGES", "add_impurity_decrease", "grow_stage", "probabilities"]
 
 STAGES = 100
-RATE = 0.1
+LEARNING_RATE = 0.1
 DEPTH = 3
-PURE = np.finfo(np.float64).eps  # variance up to which a node is not split
-APART = np.float32(1e-7)  # values nearer than this are not separated
+MIN_VARIANCE = np.finfo(np.float64).eps  # nodes of at most this variance are not split
+MIN_DISTANCE = np.float32(1e-7)  # nearer values are not separated
 
 
 @njit(cache=True, nogil=True)
 def probabilities(raw, prob):
-    """The probability of each class, (K, N), from the raw predictions; K = 1 is two classes."""
+    """Write the class probabilities (K, N) of raw predictions; K = 1 stands for two classes."""
     classes, rows = raw.shape
     if classes == 1:
         for i in range(rows):
@@ -46,7 +46,7 @@ def probabilities(raw, prob):
 
 @njit(cache=True, nogil=True)
 def _best_splits(order, ranked, residual, slot, nodes, count, total, inverse, best):
-    """Find the best split of each node of a level; `best` holds (gain, code, threshold)."""
+    """Write the best split (gain, code, threshold) of each node of a level to ``best``."""
     codes, rows = order.shape
     seen = np.empty(nodes, dtype=np.int64)
     left = np.empty(nodes)
@@ -60,7 +60,7 @@ def _best_splits(order, ranked, residual, slot, nodes, count, total, inverse, be
             if node < 0:
                 continue
             value, n = ranked[c, s], seen[node]
-            if n > 0 and value > last[node] + APART:
+            if n > 0 and value > last[node] + MIN_DISTANCE:
                 right = total[node] - left[node]
                 gain = left[node] ** 2 * inverse[n] + right**2 * inverse[count[node] - n]
                 if gain > best[node, 0]:
@@ -74,7 +74,7 @@ def _best_splits(order, ranked, residual, slot, nodes, count, total, inverse, be
 
 @njit(cache=True, nogil=True)
 def _statistics(residual, slot, nodes, count, total, squares):
-    """How many points each node of a level holds, and the sums of their residuals and squares."""
+    """Write the number of points of each node of a level, and sums of residuals and squares."""
     count[:nodes] = 0
     total[:nodes] = 0.0
     squares[:nodes] = 0.0
@@ -87,15 +87,15 @@ def _statistics(residual, slot, nodes, count, total, squares):
 
 
 @njit(cache=True, nogil=True)
-def _grow_tree(order, ranked, columns, residual, inverse, code, threshold, place, credit):
-    """Grow one tree: nodes in heap order, code -1 for a leaf; `place` is the leaf of each point."""
+def _grow_tree(order, ranked, columns, residual, inverse, code, threshold, leaf_of, decrease):
+    """Grow one tree: nodes in heap order, code -1 for a leaf; write the leaf of each point."""
     rows = len(residual)
     slot = np.zeros(rows, dtype=np.int64)  # node within the level, -1 once in a leaf
     widest = 2**DEPTH
     count = np.empty(widest, dtype=np.int64)
     total, squares, best = np.empty(widest), np.empty(widest), np.empty((widest, 3))
     code[:] = -1
-    place[:] = 0
+    leaf_of[:] = 0
     _statistics(residual, slot, 1, count, total, squares)
     for depth in range(DEPTH):
         nodes = 2**depth
@@ -105,7 +105,7 @@ def _grow_tree(order, ranked, columns, residual, inverse, code, threshold, place
         open_nodes = 0
         for node in range(nodes):
             n = count[node]
-            if n >= 2 and squares[node] / n - (total[node] / n) ** 2 > PURE:
+            if n >= 2 and squares[node] / n - (total[node] / n) ** 2 > MIN_VARIANCE:
                 open_nodes += 1
             else:
                 count[node] = 0
@@ -127,53 +127,81 @@ def _grow_tree(order, ranked, columns, residual, inverse, code, threshold, place
                 c = code[nodes - 1 + node]
                 slot[i] = -1 if c < 0 else 2 * node + (columns[c, i] > threshold[nodes - 1 + node])
                 if c >= 0:
-                    place[i] = 2 * nodes - 1 + slot[i]
+                    leaf_of[i] = 2 * nodes - 1 + slot[i]
         _statistics(residual, slot, 2 * nodes, count, total, squares)
         for i in range(rows):
             child = slot[i]
             if child >= 0:
                 before = residual[i] - mean[child // 2]
                 after = residual[i] - total[child] / count[child]
-                credit[code[nodes - 1 + child // 2], i] += before**2 - after**2
+                decrease[code[nodes - 1 + child // 2], i] += before**2 - after**2
 
 
 @njit(cache=True, nogil=True)
-def _leaf_values(residual, prob, place, shrink, value):
-    """One Newton step in each leaf: shrink · Σ residual / Σ p (1 - p)."""
+def _leaf_values(residual, prob, leaf_of, shrink, value):
+    """Write one Newton step per leaf: shrink · Σ residual / Σ p (1 - p)."""
     slope = np.zeros(len(value))
     value[:] = 0.0
-    for i in range(len(place)):
-        value[place[i]] += residual[i]
-        slope[place[i]] += prob[i] * (1.0 - prob[i])
+    for i in range(len(leaf_of)):
+        value[leaf_of[i]] += residual[i]
+        slope[leaf_of[i]] += prob[i] * (1.0 - prob[i])
     for leaf in range(len(value)):
         value[leaf] = shrink * value[leaf] / slope[leaf] if slope[leaf] > 1e-150 else 0.0
 
 
 @njit(cache=True, nogil=True)
 def grow_stage(
-    first, last, order, ranked, columns, inverse, labels, prob, raw, new_columns, new_raw, credit
+    first, last, order, ranked, columns, inverse, labels, prob, raw, new_columns, new_raw, decrease
 ):
     """Grow the trees of classes ``first`` to ``last - 1`` and add them to the raw predictions.
 
-    ``credit`` (C, N) gathers by how much the splits on each code lower the squared error at each
-    point: summed over the points it is scikit-learn's importance, before normalising.
+    The decrease in squared error by the splits on each code at each point is added to ``decrease``
+    (C, N); its sum over the points is scikit-learn's importance before normalisation.
     """
     classes, rows = raw.shape
     nodes = 2 ** (DEPTH + 1) - 1
     residual, value, threshold = np.empty(rows), np.empty(nodes), np.empty(nodes)
     code = np.empty(nodes, dtype=np.int64)
-    place = np.empty(rows, dtype=np.int64)
+    leaf_of = np.empty(rows, dtype=np.int64)
     shrink = 1.0 if classes == 1 else (classes - 1) / classes
     for k in range(first, last):
         own = 1 if classes == 1 else k
         for i in range(rows):
             residual[i] = (1.0 if labels[i] == own else 0.0) - prob[k, i]
-        _grow_tree(order, ranked, columns, residual, inverse, code, threshold, place, credit)
-        _leaf_values(residual, prob[k], place, shrink, value)
+        _grow_tree(order, ranked, columns, residual, inverse, code, threshold, leaf_of, decrease)
+        _leaf_values(residual, prob[k], leaf_of, shrink, value)
         for i in range(rows):
-            raw[k, i] += RATE * value[place[i]]
+            raw[k, i] += LEARNING_RATE * value[leaf_of[i]]
         for i in range(new_raw.shape[1]):
             node = 0
             while code[node] >= 0:
                 node = 2 * node + 1 + (new_columns[code[node], i] > threshold[node])
-            new_raw[k, i] += RATE * value[node]
+            new_raw[k, i] += LEARNING_RATE * value[node]
+
+
+@njit(cache=True, nogil=True)
+def add_impurity_decrease(left, right, code, threshold, columns, residual, decrease, leaf_of):
+    """Add the decrease (C, N) of a tree of scikit-learn's and write the leaf of each point.
+
+    A split on code c adds (r - m)² - (r - m')² for each of its points, where r is the residual of
+    the point, m the mean residual of the node and m' that of the child. ``left`` is -1 at a leaf.
+    """
+    count, total = np.zeros(len(left)), np.zeros(len(left))
+    for i in range(len(residual)):
+        node = 0
+        count[0] += 1.0
+        total[0] += residual[i]
+        while left[node] >= 0:
+            node = left[node] if columns[code[node], i] <= threshold[node] else right[node]
+            count[node] += 1.0
+            total[node] += residual[i]
+        leaf_of[i] = node
+    for i in range(len(residual)):
+        node = 0
+        while left[node] >= 0:
+            c = code[node]
+            child = left[node] if columns[c, i] <= threshold[node] else right[node]
+            before = residual[i] - total[node] / count[node]
+            after = residual[i] - total[child] / count[child]
+            decrease[c, i] += before**2 - after**2
+            node = child
