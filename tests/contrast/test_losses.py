@@ -140,12 +140,12 @@ def test_align_uniform_by_loops(generator):
 
 
 def test_uniformity_ends_where_each_anchor_is_its_own_negative():
-    """By hand, and as codes grow: -log of all candidates with ``own``, no end without."""
+    """By hand, and as codes grow: -log of all candidates with it, no end without."""
     h, h_pos = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0)).double()
     far = torch.cdist(h, h_pos, p=1)
     others = torch.exp(-far).masked_fill(torch.eye(6, dtype=bool), 0)
     uniformity = torch.log((1 + others.sum(1)) / 6).mean()
-    loss = AlignUniform(0.9, p=1, own=True, symmetric=False)
+    loss = AlignUniform(0.9, p=1, include_self=True, symmetric=False)
     expected = 0.9 * uniformity + 0.1 * far.diagonal().mean()
     torch.testing.assert_close(loss(h, h_pos), expected)
     grown = 1e4 * h

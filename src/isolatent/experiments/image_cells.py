@@ -151,7 +151,7 @@ class ImageModelSpec(Spec):
         )
         loss: str | nn.Module = "infonce"
         if self.alpha is not None:
-            loss = AlignUniform(alpha=self.alpha, p=power, own=True)
+            loss = AlignUniform(alpha=self.alpha, p=power, include_self=True)
         return ContrastiveICA(
             self.n_components,
             space="euclidean",
