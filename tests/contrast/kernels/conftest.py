@@ -10,7 +10,7 @@ from torch import Tensor
 
 from isolatent.contrast import kernels
 from isolatent.contrast.kernels import PairwiseScores
-from isolatent.contrast.kernels.scores import dense_scores
+from isolatent.contrast.kernels.pairwise_scores import dense_scores
 
 # What numba compiles in the fast tests: each form and each reduction in both precisions, but not
 # each with each, which takes 48 compilations of 4 s (that is the slow test). A form and a reduction

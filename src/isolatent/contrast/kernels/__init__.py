@@ -31,8 +31,13 @@ from torch import Tensor
 
 from isolatent.checks import check_one_of
 from isolatent.contrast.kernels import blockwise
+from isolatent.contrast.kernels.pairwise_scores import (
+    PairwiseScores,
+    Reduction,
+    check_scores,
+    reduce_dense,
+)
 from isolatent.contrast.kernels.recompute import reduce_recomputed
-from isolatent.contrast.kernels.scores import PairwiseScores, Reduction, check_scores, reduce_dense
 
 __all__ = [
     "ENGINES",

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 from isolatent.contrast.kernels.recompute import Gradients
-from isolatent.contrast.kernels.scores import PairwiseScores, Reduction
 
 __all__ = ["CPU_TILE_BYTES", "TILE_BYTES", "backward", "forward"]
 

@@ -28,8 +28,8 @@ from isolatent.contrast.kernels.fused import (
     backward_rows,
     forward_rows,
 )
+from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 from isolatent.contrast.kernels.recompute import Gradients
-from isolatent.contrast.kernels.scores import PairwiseScores, Reduction
 
 __all__ = ["backward", "forward", "thread_count"]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from isolatent.contrast.kernels.scores import PairwiseScores, Reduction
+from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 
 __all__ = ["Engine", "Gradients", "reduce_recomputed"]
 
