@@ -1,20 +1,15 @@
-"""Every loss equals its formula pair by pair, whatever the negatives."""
+"""Every loss equals its formula pair by pair, and stays finite where scores are extreme."""
 
 import math
+import warnings
 from itertools import product
 
 import pytest
 import torch
 
-from isolatent.contrast import (
-    AlignUniform,
-    AnInfoNCE,
-    ConstantPotential,
-    Dot,
-    InfoNCE,
-    Lp,
-)
-from named_losses import LOSSES
+from isolatent.checks import IsolatentWarning
+from isolatent.contrast import NCE, AlignUniform, AnInfoNCE, ConstantPotential, Dot, InfoNCE, Lp
+from named_losses import LOSSES, value_and_gradients
 
 
 def softplus(x):
@@ -140,12 +135,12 @@ def test_align_uniform_by_loops(generator):
 
 
 def test_uniformity_ends_where_each_anchor_is_its_own_negative():
-    """By hand, and as codes grow: -log of all candidates with ``own``, no end without."""
+    """By hand, and as codes grow: -log of all candidates with it, no end without."""
     h, h_pos = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0)).double()
     far = torch.cdist(h, h_pos, p=1)
     others = torch.exp(-far).masked_fill(torch.eye(6, dtype=bool), 0)
     uniformity = torch.log((1 + others.sum(1)) / 6).mean()
-    loss = AlignUniform(0.9, p=1, own=True, symmetric=False)
+    loss = AlignUniform(0.9, p=1, include_self=True, symmetric=False)
     expected = 0.9 * uniformity + 0.1 * far.diagonal().mean()
     torch.testing.assert_close(loss(h, h_pos), expected)
     grown = 1e4 * h
@@ -164,29 +159,103 @@ def test_aninfonce_is_infonce_with_a_weight_per_dimension(generator):
     assert len(list(named.parameters())) == 1
 
 
-def test_detached_negatives_get_no_gradient(generator):
-    h, h_pos, queue = (torch.randn(4, 3, generator=generator).requires_grad_() for _ in range(3))
-    InfoNCE(Dot())(h, h_pos, negatives=queue.detach()).backward()
-    assert queue.grad is None
-    InfoNCE(Dot())(h, h_pos, negatives=queue).backward()
-    assert queue.grad.abs().sum() > 0
+@pytest.mark.parametrize("name", LOSSES)
+def test_one_and_two_pairs_are_defined(name, generator):
+    h, h_pos = torch.randn(2, 2, 3, generator=generator)
+    loss = LOSSES[name](Dot())
+    assert loss(h, h_pos).isfinite()
+    if name == "infonce":
+        assert loss(h[:1], h_pos[:1]).item() == pytest.approx(0.0, abs=1e-6)
+    else:
+        with pytest.raises(ValueError, match="there are no negatives: a batch of one pair"):
+            loss(h[:1], h_pos[:1])
+    assert loss(h[:1], h_pos[:1], negatives=h_pos[1:]).isfinite()
 
 
-def test_fixed_scales_are_kept_exactly():
-    assert Dot(3.0).double().scale.item() == 3.0
-    assert Lp(2, weights=20_000.0).weights.item() == 20_000.0
-    assert Dot(3.0, learn_scale=True).scale.item() == pytest.approx(3.0, rel=1e-6)
+# The ratio r at a positive on [0, 1]^10 with Normal σ peaks at (σ √(2π))^-10.
+LADDER = [0.2, 0.1, 0.05, 0.02, 0.01, 0.005]
 
 
-def test_potentials_are_evaluated_once_a_side(generator):
-    """Dropout in a potential must not score a pair differently above and below the line."""
-    calls = []
+def concentrated(name, std, dtype, engine="auto"):
+    """Value, gradients and warnings at the true width and offset of a concentrated normal."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.rand(256, 10, generator=generator)
+    z_pos = z + std * torch.randn(256, 10, generator=generator)
+    offset = 10 * math.log(std * math.sqrt(2 * math.pi))
+    loss = LOSSES[name](
+        Lp(2, weights=0.5 / std**2), potential_pos=ConstantPotential(offset), engine=engine
+    ).to(dtype)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        value, gradients = value_and_gradients(loss, z.to(dtype), z_pos.to(dtype), None)
+    return value, gradients, caught
 
-    class Counting(ConstantPotential):
-        def forward(self, h):
-            calls.append(len(h))
-            return super().forward(h)
 
-    h, h_pos = torch.randn(2, 5, 3, generator=generator)
-    InfoNCE(Dot(), potential=Counting(), potential_pos=Counting())(h, h_pos)
-    assert calls == [5, 5]
+@pytest.mark.parametrize("std", LADDER)
+@pytest.mark.parametrize("name", LOSSES)
+def test_concentrated_positives_give_finite_values_and_gradients(name, std):
+    """In float32, down to r = 1e19 and r² = 1e38; silently, and right, down to σ = 0.01."""
+    value, gradients, caught = concentrated(name, std, torch.float32)
+    assert value.isfinite()
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    if std >= 0.01 or name not in ("spectral", "nwj"):
+        assert not caught
+        exact, expected, _ = concentrated(name, std, torch.float64, engine="dense")
+        # Scores reach 1e3 to 1e5 here, so that float32 leaves them three digits.
+        assert value.item() == pytest.approx(exact.item(), rel=2e-3, abs=1e-4)
+        for ours, theirs in zip(gradients, expected, strict=True):
+            size = float(theirs.abs().max())
+            torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=5e-3 * size + 1e-6)
+
+
+@pytest.mark.parametrize("offset", [-50.0, -85.0, -200.0])
+@pytest.mark.parametrize("name", ["spectral", "nwj"])
+def test_beyond_float32_there_is_one_warning_and_a_gradient_of_use(name, offset, generator):
+    """Scores far too high must be pushed down, as the exact gradient does, and Adam must live."""
+    h = torch.randn(16, 3, generator=generator)
+    h_pos = h + 0.1 * torch.randn(16, 3, generator=generator)
+    loss = LOSSES[name](Lp(2), potential_pos=ConstantPotential(offset))
+    with pytest.warns(IsolatentWarning, match=r"too concentrated for this loss: use InfoNCE"):
+        value, gradients = value_and_gradients(loss, h, h_pos, None)
+    assert value.isfinite()
+    assert all(gradient.square().isfinite().all() for gradient in gradients)
+    assert gradients[-1] < 0  # the potential rises, scores fall
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(h, h_pos)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("case", "change"),
+    {
+        "identical rows": lambda h: h * 0 + 1,
+        "far apart": lambda h: h * 30,
+        "tiny": lambda h: h * 1e-6,
+        "an outlier": lambda h: torch.cat([h[:-1], h[-1:] * 0 + 60]),
+    }.items(),
+)
+def test_extreme_codes_give_finite_losses(name, case, change, generator):
+    h, h_pos = torch.randn(2, 20, 3, generator=generator)
+    value, gradients = value_and_gradients(LOSSES[name](Lp(2)), change(h), change(h_pos), None)
+    assert value.isfinite()
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    exact, _ = value_and_gradients(
+        LOSSES[name](Lp(2), engine="dense"), change(h).double(), change(h_pos).double(), None
+    )
+    assert value.item() == pytest.approx(exact.item(), rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: NCE(Dot(), ratio=0), ValueError, "ratio must be a finite number > 0"),
+        (lambda: AlignUniform(alpha=1.0), ValueError, "alpha must be a finite number > 0 and < 1"),
+        (lambda: AnInfoNCE(0), ValueError, "n must be an integer >= 1"),
+        (lambda: AnInfoNCE(3, weights=[1.0, 2.0]), ValueError, "one number or n = 3 of them"),
+        (lambda: AlignUniform(potential=ConstantPotential()), ValueError, "AlignUniform has none"),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

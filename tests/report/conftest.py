@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isolatent.experiments import Store, find_experiment, reproduce
-from isolatent.theory import derive_guarantee
+from isolatent.theory import Beliefs, derive_guarantee
 from own_spec import sphere_cell, toml_cell
 
 TINY = "".join(
@@ -104,7 +104,7 @@ def make_run(cell, seed=0, value=0.99, n=4, **changes):
         "correlation": np.corrcoef(z.T, h.T)[:n, n:].tolist(),
         "scatter": {"true": z.tolist(), "recovered": h.tolist()},
         "scale": {"name": "kappa", "learned": 9.8, "true": 10.0},
-        "guarantee": derive_guarantee("sphere", "uniform", "vmf").to_dict(),
+        "guarantee": derive_guarantee(Beliefs("sphere")).to_dict(),
         "seconds": {"unsupervised": 30.0, "total": 31.5 + seed},
         "versions": {"isolatent": "0.1.0", "torch": "2.9"},
         "command": f"isolatent reproduce zimmermann2021/table1 --cells {cell} --first-seed {seed}",

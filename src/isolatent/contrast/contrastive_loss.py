@@ -1,4 +1,4 @@
-"""What all contrastive losses share: who is compared with whom, and the scores of the pairs."""
+"""The base of all contrastive losses: negatives of each anchor, and the scores of pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ from isolatent.contrast.distributed import (
     gather_rows,
     row_offset,
 )
-from isolatent.contrast.kernels import ENGINES, choose_engine, row_logsumexp
+from isolatent.contrast.kernels import (
+    ENGINES,
+    PairwiseScores,
+    both_logsumexp,
+    choose_engine,
+    row_logsumexp,
+)
 from isolatent.contrast.similarities import Similarity
 
 __all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives"]
@@ -28,21 +34,21 @@ POLICIES = ("across", "within", "both", "given")
 
 
 class Candidates(NamedTuple):
-    """Columns to compare every row with."""
+    """Columns that every row is compared with."""
 
-    codes: Tensor  # (M, n), or (B, K, n): K of their own for each row
+    codes: Tensor  # (M, n), or (B, K, n) for K columns of its own for each row
     potential: Tensor | None  # (M,) or (B, K)
-    skip: Tensor | None  # for each row the column that does not count
-    positive: bool = False  # whether that column is the row's own positive
+    skip: Tensor | None  # (B,), for each row the column to leave out
+    positive: bool = False  # whether that column is the positive of the row
 
     @property
     def per_row(self) -> int:
-        """How many of them count for each row."""
+        """The number of negatives of each row among these columns."""
         return self.codes.shape[-2] - (self.skip is not None)
 
 
 class Direction(NamedTuple):
-    """One way of asking: these rows, which of the candidates is your partner?"""
+    """One direction of a loss: rows, and the candidates among which to find their partners."""
 
     rows: Tensor  # (B, n)
     row_potential: Tensor | None  # (B,)
@@ -51,7 +57,7 @@ class Direction(NamedTuple):
 
 
 def count_negatives(direction: Direction) -> int:
-    """How many negatives each row has; none at all is an error."""
+    """Return the number of negatives of each row; raise an error if there are none."""
     count = sum(candidates.per_row for candidates in direction.negatives)
     if count == 0:
         raise ValueError(
@@ -62,25 +68,25 @@ def count_negatives(direction: Direction) -> int:
 
 
 class ContrastiveLoss(nn.Module, ABC):
-    r"""A loss of codes h (B, n) and their positives h' (B, n).
+    r"""A loss of codes h (B, n) of anchors and codes h' (B, n) of their positives.
 
     Scores are :math:`s(u, v) = -d(u, v) - α(u) - α̃(v)`, u an anchor and v a candidate for its
-    positive. No B × B array is ever stored, unless the engine is ``"dense"``. Half-precision codes
-    are taken in float32, also under autocast: scores need more than three digits.
+    positive. No B × B array is stored, unless the engine is ``"dense"``. Half-precision codes are
+    converted to float32, also under autocast: scores need more than three digits.
 
-    Negatives of anchor i, by policy: ``"across"``, the positives h'_j of the others; ``"within"``,
-    the other anchors h_j; ``"both"``; or ``"given"``, only those passed as ``negatives``. A row is
-    never its own negative, nor is its positive.
+    The negatives of anchor i are the positives h'_j of the other pairs (``"across"``), the other
+    anchors h_j (``"within"``), both, or only the codes passed as ``negatives`` (``"given"``).
+    Neither the anchor itself nor its positive is a negative.
 
     Args:
         similarity: -d, such as ``Dot()`` or ``Lp(p=1)``.
-        symmetric: Whether to average with the same loss in which h' asks and h answers.
-        negatives_from: The policy.
-        potential: The module α, from codes (B, n) to numbers (B,); None for 0.
-        potential_pos: The module α̃ on candidates; None for 0.
+        symmetric: Whether to average with the loss in which h' are the anchors and h the positives.
+        negatives_from: ``"across"``, ``"within"``, ``"both"`` or ``"given"``.
+        potential: The module α of anchors, from codes (B, n) to numbers (B,); None for 0.
+        potential_pos: The module α̃ of candidates; None for 0.
         engine: ``"auto"``, ``"dense"``, ``"blockwise"`` or ``"numba"``: see
             :mod:`isolatent.contrast.kernels`.
-        gather: Whether candidates come from all processes of ``torch.distributed``.
+        gather: Whether to take candidates from all processes of ``torch.distributed``.
     """
 
     def __init__(
@@ -109,15 +115,16 @@ class ContrastiveLoss(nn.Module, ABC):
         self.gather = gather
 
     def forward(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None = None) -> Tensor:
-        """The loss, a number.
+        """Return the loss, a scalar.
 
         Args:
-            h: Codes of the anchors (B, n).
+            h: Codes of the anchors (B, n). With ``gather=True`` B may differ between processes and
+                may be 0.
             h_pos: Codes of their positives (B, n).
-            negatives: Further negatives: (K, n) for all anchors, or (B, K, n), K for each, which
-                belong to the anchors and need ``symmetric=False``. With ``gather=True`` each
-                process gives its own share of the (K, n). Detach them if no gradient shall flow,
-                as for a queue of past codes.
+            negatives: Further negatives: (K, n) for all anchors, or (B, K, n), K for each anchor,
+                which needs ``symmetric=False``. With ``gather=True`` each process passes its own
+                share of the (K, n). Detach negatives that shall get no gradient, such as a queue
+                of past codes.
         """
         self._check(h, h_pos, negatives)
         with torch.autocast(h.device.type, enabled=False):
@@ -134,9 +141,9 @@ class ContrastiveLoss(nn.Module, ABC):
     def _value(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
     ) -> Tensor:
-        """The loss, averaged over the rows of this process.
+        """Return the loss, averaged over the rows of this process.
 
-        ``counts`` are the numbers of rows of all processes, None where nothing is gathered.
+        ``counts`` holds the number of rows of each process; None where nothing is gathered.
         """
         directions = self._directions(h, h_pos, negatives, counts)
         if len(h) == 0:  # another process has rows
@@ -147,7 +154,7 @@ class ContrastiveLoss(nn.Module, ABC):
 
     @abstractmethod
     def _one_way(self, direction: Direction) -> Tensor:
-        """The loss of one direction, averaged over its rows."""
+        """Return the loss of one direction, averaged over its rows."""
 
     def _directions(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
@@ -180,7 +187,7 @@ class ContrastiveLoss(nn.Module, ABC):
         module: nn.Module | None,
         counts: Counts | None,
     ) -> list[Candidates]:
-        """Candidates from the other view and from the rows' own, by policy, without self-pairs."""
+        """Return candidates from the other view, the rows' own view, or both, by policy."""
         found = []
         own = torch.arange(len(rows), device=rows.device)
         if counts is not None:
@@ -198,14 +205,14 @@ class ContrastiveLoss(nn.Module, ABC):
         if negatives is None:
             return []
         potential = _potential(module, negatives.flatten(0, -2))
-        if negatives.ndim == 3:  # they stay with their anchors, in this process
+        if negatives.ndim == 3:  # not gathered: they belong to the anchors of this process
             own = None if potential is None else potential.view(negatives.shape[:-1])
             return [Candidates(negatives, own, None)]
         counts = count_rows(negatives) if self.gather else None
         return [Candidates(*_gathered(negatives, potential, counts), None)]
 
     def _logsumexps(self, direction: Direction, times: float = 1.0) -> list[Tensor]:
-        """Log-sum-exps (B,) of the scores, times a factor, for each set of negatives."""
+        """Return log-sum-exps (B,) of the scores, times a factor, over each set of negatives."""
         return [
             self._reduce(row_logsumexp, lambda s: s.logsumexp(1), direction, candidates, times)
             for candidates in direction.negatives
@@ -220,9 +227,9 @@ class ContrastiveLoss(nn.Module, ABC):
         candidates: Candidates,
         times: float = 1.0,
     ) -> Tensor:
-        """A reduction (B,) of the scores, times a factor, of each row with its candidates.
+        """Return a reduction (B,) of the scores, times a factor, of each row with its candidates.
 
-        ``kernel`` reduces over shared columns, ``own`` a dense (B, K) array of own ones.
+        ``kernel`` reduces over columns that all rows share, ``own`` reduces a dense (B, K) array.
         """
         codes, column_potential, skip, _ = candidates
         row_potential = direction.row_potential
@@ -233,16 +240,33 @@ class ContrastiveLoss(nn.Module, ABC):
             if column_potential is not None:
                 scores = scores - column_potential
             return own(times * scores)
-        return kernel(
+        scores = PairwiseScores(
             direction.rows,
             codes,
-            p=self.similarity.p,
-            weights=times * self.similarity.coordinate_weights(codes.shape[-1]).to(codes.dtype),
-            row_potential=None if row_potential is None else times * row_potential,
-            column_potential=None if column_potential is None else times * column_potential,
-            skip=skip,
-            engine=self.engine,
+            self.similarity.p,
+            times * self.similarity.coordinate_weights(codes.shape[-1], like=codes),
+            None if row_potential is None else times * row_potential,
+            None if column_potential is None else times * column_potential,
+            skip,
         )
+        return kernel(scores, self.engine)
+
+    def _both_logsumexp(self, directions: list[Direction], skip: bool) -> tuple[Tensor, Tensor]:
+        """Return the log-sum-exps (B,) of both directions across, in one pass over the scores.
+
+        ``skip`` is whether to leave out the positive pairs.
+        """
+        forth, back = directions
+        scores = PairwiseScores(
+            forth.rows,
+            back.rows,
+            self.similarity.p,
+            self.similarity.coordinate_weights(forth.rows.shape[1], like=forth.rows),
+            forth.row_potential,
+            back.row_potential,
+            forth.negatives[0].skip if skip else None,
+        )
+        return both_logsumexp(scores, self.engine)
 
     def _check(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> None:
         for name, codes in (("h", h), ("h_pos", h_pos), ("negatives", negatives)):
@@ -274,14 +298,14 @@ class ContrastiveLoss(nn.Module, ABC):
             if negatives.ndim == 3 and self.symmetric:
                 raise ValueError(
                     f"negatives {tuple(negatives.shape)} belong to the anchors, and the positives "
-                    "would have none of their own: use symmetric=False"
+                    "would have none: use symmetric=False"
                 )
         elif self.negatives_from == "given":
             raise ValueError("negatives must be given when negatives_from='given'")
         if self.gather:
             check_processes()
         choose_engine(self.engine, h)
-        if h.device.type == "cpu":  # elsewhere looking at values would wait for the device
+        if h.device.type == "cpu":  # reading values from another device would wait for it
             _check_finite("h", h)
             _check_finite("h_pos", h_pos)
             if negatives is not None:

@@ -1,8 +1,9 @@
-"""Losses that never leave the log domain."""
+"""Contrastive losses."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from isolatent.checks import check_integer, check_real, check_scale
+from isolatent.checks import IsolatentWarning, check_integer, check_real, check_scale
 from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.distributed import Counts
-from isolatent.contrast.kernels import both_logsumexp, row_softplus
+from isolatent.contrast.kernels import row_softplus
 from isolatent.contrast.similarities import Lp, Similarity
 
-__all__ = ["NCE", "AlignUniform", "AnInfoNCE", "InfoNCE"]
+__all__ = ["NCE", "NWJ", "AlignUniform", "AnInfoNCE", "InfoNCE", "SpectralContrastive"]
 
 
 class InfoNCE(ContrastiveLoss):
@@ -31,8 +32,8 @@ class InfoNCE(ContrastiveLoss):
 
     Args:
         similarity: -d, such as ``Dot()`` or ``Lp(p=1)``.
-        positive_in_denominator: Whether :math:`e^{s_{ii}}` stands in the sum, as it should for the
-            optimum above; without it the loss is unbounded below (decoupled contrastive learning).
+        positive_in_denominator: Whether the sum includes :math:`e^{s_{ii}}`, which the optimum
+            above requires; without it the loss is unbounded below (decoupled contrastive learning).
         **options: Those of :class:`ContrastiveLoss`.
 
     Example:
@@ -51,29 +52,19 @@ class InfoNCE(ContrastiveLoss):
     def _value(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
     ) -> Tensor:
-        fused = self.symmetric and self.negatives_from == "across" and counts is None
-        if not fused or negatives is not None or len(h) == 1:
+        one_pass = self.symmetric and self.negatives_from == "across" and counts is None
+        if not one_pass or negatives is not None or len(h) == 1:
             return super()._value(h, h_pos, negatives, counts)
-        # Both directions in one pass over the same scores.
-        forth, back = self._directions(h, h_pos, None)
-        rows, columns = both_logsumexp(
-            h,
-            h_pos,
-            p=self.similarity.p,
-            weights=self.similarity.coordinate_weights(h.shape[1]).to(h.dtype),
-            row_potential=forth.row_potential,
-            column_potential=back.row_potential,
-            skip=None if self.positive_in_denominator else forth.negatives[0].skip,
-            engine=self.engine,
-        )
-        return 0.5 * (rows + columns).mean() - forth.positive.mean()
+        directions = self._directions(h, h_pos, None)
+        rows, columns = self._both_logsumexp(directions, skip=not self.positive_in_denominator)
+        return 0.5 * (rows + columns).mean() - directions[0].positive.mean()
 
     def _one_way(self, direction: Direction) -> Tensor:
         if not self.positive_in_denominator:
             count_negatives(direction)
             parts = self._logsumexps(direction)
         else:
-            # The positive is one of the columns across: there it need only not be left out.
+            # The positive is one of the columns across: include it there by not skipping it.
             sets = [c._replace(skip=None) if c.positive else c for c in direction.negatives]
             parts = self._logsumexps(direction._replace(negatives=sets))
             if not any(candidates.positive for candidates in sets):
@@ -82,13 +73,62 @@ class InfoNCE(ContrastiveLoss):
         return (denominator - direction.positive).mean()
 
 
+class AnInfoNCE(InfoNCE):
+    r"""InfoNCE with one learned weight per dimension, for factors that vary unequally.
+
+    .. math:: s(u, v) = -\tfrac12 \sum_k \hat\lambda_k (u_k - v_k)^2
+
+    It equals ``InfoNCE(Lp(p=2, weights=[...], learn_weights=True))`` up to the factor ½. With the
+    factor the learned weights estimate those of :class:`isolatent.AnisotropicNormal`; the paper
+    writes the formula without it, and its code includes it.
+
+    References:
+        | InfoNCE: Identifying the Gap Between Theory and Practice (Rusak et al. 2025)
+
+    Args:
+        n: Number of codes.
+        weights: Initial weights, one number or one per dimension.
+        half: Whether to include the factor ½.
+        **options: Those of :class:`InfoNCE`.
+
+    Example:
+        >>> AnInfoNCE(3, weights=5.0).weights.detach()
+        tensor([5., 5., 5.])
+    """
+
+    def __init__(
+        self,
+        n: int,
+        weights: float | Sequence[float] = 1.0,
+        *,
+        half: bool = True,
+        **options: Any,
+    ) -> None:
+        check_integer("n", n, at_least=1)
+        initial = check_scale("weights", weights)
+        values = initial if isinstance(initial, tuple) else (initial,) * n
+        if len(values) != n:
+            raise ValueError(f"weights must be one number or n = {n} of them, got {len(values)}")
+        factor = 0.5 if half else 1.0
+        super().__init__(
+            Lp(p=2, weights=[factor * value for value in values], learn_weights=True),
+            **options,
+        )
+        self.n, self.factor = n, factor
+
+    @property
+    def weights(self) -> Tensor:
+        """The current λ̂ (n,), of the formula with or without ½ as chosen."""
+        return self.similarity.coordinate_weights(self.n) / self.factor
+
+
 class NCE(ContrastiveLoss):
-    r"""Noise-contrastive estimation: telling positive from negative pairs, one by one.
+    r"""Noise-contrastive estimation: classify each pair as positive or negative.
 
     .. math:: E_+ \mathrm{softplus}(\log\nu - s) + \nu E_- \mathrm{softplus}(s - \log\nu)
 
-    with ν negatives for each positive. At its optimum :math:`e^s = p(u, v) / (p(u) p(v))`,
-    whatever ν: the expectation over negatives is a mean, and ν its weight.
+    with ν negatives for each positive. At its optimum :math:`e^s = p(u, v) / (p(u) p(v))` for
+    every ν: the expectation over negatives is a mean, and ν is its weight.
 
     References:
         | Noise-contrastive estimation (Gutmann & Hyvärinen 2012)
@@ -96,7 +136,7 @@ class NCE(ContrastiveLoss):
 
     Args:
         similarity: -d.
-        ratio: ν, a positive number, or ``"count"`` for as many as each anchor has.
+        ratio: ν, a positive number, or ``"count"`` for the number of negatives of each anchor.
         **options: Those of :class:`ContrastiveLoss`.
     """
 
@@ -121,84 +161,113 @@ class NCE(ContrastiveLoss):
 
 
 class AlignUniform(ContrastiveLoss):
-    r"""Alignment and uniformity, weighed against each other (`zimmermann2020`).
+    r"""A weighted sum of alignment and uniformity (`zimmermann2020`).
 
     .. math:: a\, E_i \log E_j e^{-\|h_i - h'_j\|_p^p} + (1 - a)\, E_i \|h_i - h'_i\|_p^p
 
-    For :math:`a > 1/2` it falls without end as codes grow, unless they live in a bounded space, or
-    each anchor is among its own candidates: ``own=True`` takes the mean over K negatives and
-    one more at distance 0, so that uniformity stays above :math:`-\log(K + 1)`. The reference
-    code does so.
+    For :math:`a > 1/2` the loss is unbounded below as codes grow, unless they live in a bounded
+    space or ``include_self=True``. Then the mean over j includes the anchor itself, at distance 0,
+    as in the reference code, and with K negatives uniformity is at least :math:`-\log(K + 1)`.
 
     Args:
         alpha: The weight a of uniformity, between 0 and 1.
         p: The power of the norm.
-        own: Whether each anchor is its own negative, too.
-        **options: Those of :class:`ContrastiveLoss`, but for potentials: the loss has none.
+        include_self: Whether each anchor is also its own negative.
+        **options: Those of :class:`ContrastiveLoss`, except potentials, which the loss has none of.
     """
 
     def __init__(
-        self, alpha: float = 0.5, p: float = 2.0, *, own: bool = False, **options: Any
+        self, alpha: float = 0.5, p: float = 2.0, *, include_self: bool = False, **options: Any
     ) -> None:
         if options.get("potential") is not None or options.get("potential_pos") is not None:
             raise ValueError("potential and potential_pos must be None: AlignUniform has none")
         super().__init__(Lp(p=p), **options)
         self.alpha = check_real("alpha", alpha, above=0, below=1)
-        self.own = bool(own)
+        self.include_self = bool(include_self)
 
     def _one_way(self, direction: Direction) -> Tensor:
         count = count_negatives(direction)
         total = torch.stack(self._logsumexps(direction)).logsumexp(0)
-        if self.own:
+        if self.include_self:
             total, count = torch.logaddexp(total, torch.zeros_like(total)), count + 1
         uniformity = (total - math.log(count)).mean()
         return self.alpha * uniformity - (1 - self.alpha) * direction.positive.mean()
 
 
-class AnInfoNCE(InfoNCE):
-    r"""InfoNCE with one learned weight per dimension, for factors that vary unequally.
+class _ExponentialLoss(ContrastiveLoss):
+    """A loss that contains means of e^s, which overflow where positives are concentrated.
 
-    .. math:: s(u, v) = -\tfrac12 \sum_k \hat\lambda_k (u_k - v_k)^2
-
-    It is ``InfoNCE(Lp(p=2, weights=[...], learn_weights=True))`` under a name of its own. With the
-    ½ the learned weights estimate those of :class:`isolatent.AnisotropicNormal`; the paper writes
-    the formula without it, its code with it.
-
-    References:
-        | InfoNCE: Identifying the Gap Between Theory and Practice (Rusak et al. 2025)
-
-    Args:
-        n: Number of codes.
-        weights: Where the weights start, one number or one per dimension.
-        half: Whether the ½ is there.
-        **options: Those of :class:`InfoNCE`.
-
-    Example:
-        >>> AnInfoNCE(3, weights=5.0).weights.detach()
-        tensor([5., 5., 5.])
+    Means are computed in the log domain.
     """
 
-    def __init__(
-        self,
-        n: int,
-        weights: float | Sequence[float] = 1.0,
-        *,
-        half: bool = True,
-        **options: Any,
-    ) -> None:
-        check_integer("n", n, at_least=1)
-        start = check_scale("weights", weights)
-        values = start if isinstance(start, tuple) else (start,) * n
-        if len(values) != n:
-            raise ValueError(f"weights must be one number or n = {n} of them, got {len(values)}")
-        factor = 0.5 if half else 1.0
-        super().__init__(
-            Lp(p=2, weights=[factor * value for value in values], learn_weights=True),
-            **options,
-        )
-        self.n, self.factor = n, factor
+    warned = False
 
-    @property
-    def weights(self) -> Tensor:
-        """The current λ̂, in the convention chosen."""
-        return self.similarity.coordinate_weights(self.n) / self.factor
+    def _log_mean_exp(self, direction: Direction, times: float) -> Tensor:
+        """Return the logarithm of the mean of e^(times · s) over all negative pairs."""
+        pairs = count_negatives(direction) * len(direction.rows)
+        parts = torch.stack(self._logsumexps(direction, times))
+        return parts.logsumexp((0, 1)) - math.log(pairs)
+
+    def _exp(self, log: Tensor, *, attracts: bool = False) -> Tensor:
+        """Return e^log, continued less steeply above a ceiling c.
+
+        Above c a repelling mean is continued as :math:`e^c (1 + x - c)`, an attracting mean as
+        :math:`e^c (1 + log(1 + x - c))`. Both are differentiable at c, and repulsion still
+        dominates, as it does in the loss itself. c is 40 in float32 and 340 in float64, the
+        largest number for which the square of a gradient, which Adam stores, does not overflow.
+        """
+        ceiling = 40.0 if log.dtype == torch.float32 else 340.0
+        if not self.warned and float(log.detach()) > ceiling:
+            self.warned = True
+            warnings.warn(
+                f"{type(self).__name__}: a mean of e^s reached e^{float(log.detach()):.0f}, where "
+                f"gradients of {log.dtype} overflow when squared; it is continued less steeply "
+                f"above e^{ceiling:.0f}. The positive pairs are too concentrated for this loss: "
+                "use InfoNCE or NCE, or float64.",
+                IsolatentWarning,
+                stacklevel=2,
+            )
+        over = (log - ceiling).clamp(min=0)
+        return torch.exp(log.clamp(max=ceiling)) * (1 + (over.log1p() if attracts else over))
+
+
+class SpectralContrastive(_ExponentialLoss):
+    r"""The spectral contrastive loss :math:`-2 E_+ e^s + E_- e^{2s}`.
+
+    At its optimum :math:`e^s = p(u, v) / (p(u) p(v))`. Where positives are concentrated that ratio
+    is huge (1e19 on a ten-dimensional unit box at σ = 0.005), its square more so. Value and
+    gradient stay finite, as means are computed in the log domain, but few pairs dominate the
+    gradient, which is noisy.
+
+    References:
+        | Provable Guarantees for Self-Supervised Deep Learning with Spectral Contrastive Loss
+        | (HaoChen et al. 2021)
+        | Towards a Unified Framework of Contrastive Learning (Matthes et al. 2023)
+
+    Args:
+        similarity: -d.
+        **options: Those of :class:`ContrastiveLoss`.
+    """
+
+    def _one_way(self, direction: Direction) -> Tensor:
+        positive = direction.positive.logsumexp(0) - math.log(len(direction.rows))
+        repulsion = self._exp(self._log_mean_exp(direction, 2.0))
+        return repulsion - 2 * self._exp(positive, attracts=True)
+
+
+class NWJ(_ExponentialLoss):
+    r"""The loss of Nguyen, Wainwright and Jordan: :math:`-E_+ s + E_- e^s - 1`.
+
+    At its optimum :math:`e^s = p(u, v) / (p(u) p(v))`, and minus the loss is the mutual
+    information.
+
+    References:
+        | Estimating divergence functionals by convex risk minimization (Nguyen et al. 2010)
+
+    Args:
+        similarity: -d.
+        **options: Those of :class:`ContrastiveLoss`.
+    """
+
+    def _one_way(self, direction: Direction) -> Tensor:
+        return self._exp(self._log_mean_exp(direction, 1.0)) - direction.positive.mean() - 1

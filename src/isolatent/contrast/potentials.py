@@ -1,6 +1,6 @@
-r"""Potentials α and α̃: the parts of :math:`δ(u, v) = d(u, v) + α(u) + α̃(v)` with one argument.
+r"""Potentials α and α̃: the terms of :math:`δ(u, v) = d(u, v) + α(u) + α̃(v)` with one argument.
 
-They take up what the marginal and the normaliser of the conditional add to the density ratio
+They model the contribution of the marginal and of the conditional's normaliser to the density ratio
 (`matthes2023`). Any module that maps codes (B, n) to numbers (B,) is a potential.
 """
 
@@ -18,20 +18,20 @@ class ConstantPotential(nn.Module):
     """A learned constant, the same for every code.
 
     Args:
-        start: Its start.
+        init: The initial value.
     """
 
-    def __init__(self, start: float = 0.0) -> None:
+    def __init__(self, init: float = 0.0) -> None:
         super().__init__()
-        self.value = nn.Parameter(torch.tensor(check_real("start", start)))
+        self.value = nn.Parameter(torch.tensor(check_real("init", init)))
 
     def forward(self, h: Tensor) -> Tensor:
-        """The constant for each row of h (B, n)."""
+        """Return the constant for each row of h (B, n)."""
         return self.value.to(h.dtype).expand(len(h))
 
 
 class NetworkPotential(nn.Module):
-    """A perceptron with one smooth hidden layer; it starts as the constant zero.
+    """A perceptron with one smooth hidden layer, initialised to the constant zero.
 
     Args:
         n: Number of codes.
@@ -48,6 +48,6 @@ class NetworkPotential(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, h: Tensor) -> Tensor:
-        """The potential of each row of h (B, n)."""
+        """Return the potential of each row of h (B, n)."""
         out: Tensor = self.out(nn.functional.silu(self.hidden(h)))
         return out.squeeze(-1)

@@ -1,9 +1,11 @@
-"""InfoNCE where the batch is too small to feel its negatives."""
+"""InfoNCE for the saturated regime, where negatives carry no gradient."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -11,38 +13,38 @@ from torch import Tensor, nn
 from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.distributed import Counts, gather_rows
-from isolatent.contrast.kernels import both_logsumexp
-from isolatent.contrast.similarities import Lp
+from isolatent.contrast.similarities import Lp, constant_like, register_constant
 
 __all__ = ["GEOMETRIES", "SaturatedInfoNCE", "WallPotential"]
 
 GEOMETRIES = ("sphere", "box", "free")
 RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}
 GRID = 257  # points of the unit interval on which a kernel is balanced
-MOST_NATS = 4.0  # that a kernel on that grid may hold, below log(GRID) by a good deal
-SWEEPS = 200  # of the balancing, which converges by a factor of two or more each
+MOST_NATS = 4.0  # largest information of a kernel on that grid, well below log(GRID)
+FLOAT64: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # other devices may lack it
+SWEEPS = 200  # iterations of the balancing; each at least halves the error
 
 
 class SaturatedInfoNCE(ContrastiveLoss):
-    r"""Alignment and balanced uniformity, which InfoNCE becomes for a narrow conditional.
+    r"""Alignment and balanced uniformity, the limit of InfoNCE for a narrow conditional.
 
-    Where positives are nearer than all negatives, InfoNCE is zero and so is its gradient. Its
+    Where all positives are nearer than all negatives, InfoNCE and its gradient are zero. Its
     optimum is still well defined: with a conditional :math:`\propto e^{-\lambda d}` of unknown λ
-    it minimises :math:`\tfrac np \log E\, d(h, h') - H(h)`. The entropy H cannot be measured at
-    the width of the conditional with B points, but it can at a width that B points resolve:
+    it minimises :math:`\tfrac np \log E\, d(h, h') - H(h)`. B points cannot resolve the entropy H
+    at the width of the conditional, but they can at a larger width:
 
     .. math::
         A \log E\, d(h, h') + E_i \log E_j\, e^{-\omega d(h_i, h'_j) + b(h_i) + b(h'_j)}
 
-    ω is such that the kernel holds a share ``resolution`` of the log B nats. The walls of a box
-    take away neighbours, which would push codes against them; b balances that: with it each row
-    and each column of the kernel has mean one over uniform codes, which makes uniform codes a
-    stationary point whatever ω, and a minimum where the kernel is positive definite (p ≤ 2). A
-    sphere has no walls. Free codes are first divided by their root mean square.
+    ω is chosen so that the kernel holds a share ``resolution`` of the log B nats. Codes near the
+    walls of a box have fewer neighbours, which would push codes against the walls. The potential b
+    balances the kernel: each of its rows and columns has mean one over uniform codes. Then uniform
+    codes are a stationary point for every ω, and a minimum where the kernel is positive definite
+    (p ≤ 2). A sphere has no walls. Free codes are first divided by their root mean square.
 
-    Alignment is worth A nats whatever the data's scale; codes that contract make it weaker, so they
-    cannot collapse. What is left of its pull is a warp of each coordinate that
-    :class:`isolatent.encoders.Straightening` removes.
+    Alignment is worth A nats at every scale of the data. Its gradient is weakened where codes
+    contract, so that they cannot collapse. It still warps each coordinate, which
+    :class:`isolatent.encoders.Straightening` corrects.
 
     References:
         | Understanding Contrastive Representation Learning through Alignment and Uniformity on the
@@ -52,10 +54,10 @@ class SaturatedInfoNCE(ContrastiveLoss):
         n: Number of codes.
         p: Power of the distance; 2 on a sphere.
         geometry: ``"sphere"`` of radius 1, ``"box"`` between 0 and 1, or ``"free"``.
-        batch_size: B, the number of pairs that the kernel is for.
+        batch_size: B, the number of pairs that the kernel's width is chosen for.
         alignment: A, in nats.
-        resolution: Share of log B; by default 0.6, and 0.9 for free codes, which have no walls to
-            be balanced and gain from a narrower kernel.
+        resolution: Share of log B; by default 0.6, and 0.9 for free codes, which need no balancing
+            and gain from a narrower kernel.
         engine: As in :class:`ContrastiveLoss`.
         gather: As in :class:`ContrastiveLoss`.
 
@@ -89,8 +91,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
         if geometry == "sphere":
             width = _sphere_kernel(n, nats)
         else:
-            most = MOST_NATS  # a kernel narrower than the grid cannot be balanced on it
-            width, table = _interval_kernel(min(nats / n, most), check_real("p", p, at_least=1))
+            held = min(nats / n, MOST_NATS)  # a kernel narrower than the grid cannot be balanced
+            width, table = _interval_kernel(held, check_real("p", p, at_least=1))
             walls = WallPotential(table) if geometry == "box" else None
         super().__init__(
             Lp(p=p, weights=width),
@@ -127,7 +129,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         return self.alignment * (filled * pull + value)
 
     def _uniform_distance(self) -> float:
-        """E d of two independent uniform codes."""
+        """Return E d of two independent uniform codes."""
         if self.geometry == "sphere":
             return 2.0
         return 2.0 * self.n / ((self.p + 1) * (self.p + 2))
@@ -135,17 +137,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:
             return super()._value(h, h_pos, None, counts)
-        forth, back = self._directions(h, h_pos, None)
-        rows, columns = both_logsumexp(
-            h,
-            h_pos,
-            p=self.p,
-            weights=self.similarity.coordinate_weights(self.n).to(h.dtype),
-            row_potential=forth.row_potential,
-            column_potential=back.row_potential,
-            skip=forth.negatives[0].skip,
-            engine=self.engine,
-        )
+        rows, columns = self._both_logsumexp(self._directions(h, h_pos, None), skip=True)
         return 0.5 * (rows + columns).mean() - math.log(len(h) - 1)
 
     def _one_way(self, direction: Direction) -> Tensor:
@@ -154,26 +146,24 @@ class SaturatedInfoNCE(ContrastiveLoss):
 
 
 def _everyone(rows: Tensor, counts: Counts | None) -> Tensor:
-    """Rows from all processes, unless ``counts`` is None."""
+    """Return the rows of all processes, or of this process if ``counts`` is None."""
     return rows if counts is None else gather_rows(rows, counts)
 
 
 class WallPotential(nn.Module):
-    """The potential that balances a kernel on the unit box: a table for each coordinate.
+    """The potential that balances a kernel on the unit box: the sum of a table per coordinate.
 
     Args:
-        table: Logarithms of the factors on an even grid of the unit interval.
+        table: Logarithms of the balancing factors on an even grid of the unit interval.
     """
 
-    table: Tensor
-
-    def __init__(self, table: Tensor) -> None:
+    def __init__(self, table: Sequence[float]) -> None:
         super().__init__()
-        self.register_buffer("table", table)
+        register_constant(self, "table", tuple(table))
 
     def forward(self, h: Tensor) -> Tensor:
-        """The potential of each row of h (B, n), differentiable in h."""
-        table = self.table.to(h)
+        """Return the potential (B,) of codes h (B, n), differentiable in h."""
+        table = constant_like(self, "table", h)
         place = h.clamp(0, 1) * (len(table) - 1)
         left = place.detach().floor().clamp(max=len(table) - 2).long()
         share = place - left
@@ -181,24 +171,24 @@ class WallPotential(nn.Module):
 
 
 @lru_cache(maxsize=64)
-def _interval_kernel(nats: float, p: float) -> tuple[float, Tensor]:
-    """The kernel exp(-ω |t - t'|^p) on the unit interval that holds so many nats, balanced."""
+def _interval_kernel(nats: float, p: float) -> tuple[float, tuple[float, ...]]:
+    """Return ω and the table b of the kernel exp(-ω |t - t'|^p) that holds so many nats."""
     low, high = 1e-3, 1e3
     while _balanced(high, p)[1] < nats:
         high *= 4
     for _ in range(30):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if _balanced(middle, p)[1] < nats else (low, middle)
-    return high, _balanced(high, p)[0]
+    return high, tuple(_balanced(high, p)[0].tolist())
 
 
 def _balanced(width: float, p: float) -> tuple[Tensor, float]:
-    """Logarithms b of the factors that give each row and column mean one, and the nats it holds."""
-    t = torch.linspace(0, 1, GRID, dtype=torch.float64)
-    measure = torch.full((GRID,), 1 / (GRID - 1), dtype=torch.float64)
+    """Return the logarithms b of the factors that balance a kernel, and the nats it holds."""
+    t = torch.linspace(0, 1, GRID, **FLOAT64)
+    measure = torch.full((GRID,), 1 / (GRID - 1), **FLOAT64)
     measure[[0, -1]] /= 2
     kernel = torch.exp(-width * (t[:, None] - t).abs() ** p)
-    factors = torch.ones(GRID, dtype=torch.float64)
+    factors = torch.ones(GRID, **FLOAT64)
     for _ in range(SWEEPS):
         factors = (factors / (kernel @ (factors * measure))).sqrt()
     kernel = factors[:, None] * kernel * factors
@@ -207,8 +197,8 @@ def _balanced(width: float, p: float) -> tuple[Tensor, float]:
 
 @lru_cache(maxsize=64)
 def _sphere_kernel(n: int, nats: float) -> float:
-    """The ω for which exp(-ω |u - v|²) on a sphere, a vMF density, holds so many nats."""
-    angle = (torch.arange(20_000, dtype=torch.float64) + 0.5) * (math.pi / 20_000)
+    """Return the ω for which exp(-ω |u - v|²) on a sphere, a vMF density, holds so many nats."""
+    angle = (torch.arange(20_000, **FLOAT64) + 0.5) * (math.pi / 20_000)
     area = angle.sin() ** (n - 2)
     area /= area.sum()
     low, high = 1e-3, 1e6

@@ -1,10 +1,9 @@
-"""From observations to codes: whitening, networks and output heads."""
+"""From observations to codes: whitening, networks, output heads and calibration."""
 
-from isolatent.encoders.axes import PrincipalAxes
+from isolatent.encoders.calibration import PrincipalAxes, Straightening
 from isolatent.encoders.convolutional import ConvEncoder, PooledEncoder, ResidualEncoder
 from isolatent.encoders.heads import BoxHead, SphereHead
 from isolatent.encoders.mlp import MLP, PaperMLP
-from isolatent.encoders.straightening import Straightening
 from isolatent.encoders.whitening import Whitening
 
 __all__ = [

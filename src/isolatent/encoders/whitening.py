@@ -1,4 +1,4 @@
-"""Whitening: the linear step that makes every later one easier."""
+"""Whitening, the first and linear layer of an encoder."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ __all__ = ["Whitening"]
 
 
 class Whitening(nn.Module):
-    r"""The map :math:`x \mapsto C^{-1/2} (x - \mu)` with mean and covariance of the data.
+    r"""The map :math:`x \mapsto C^{-1/2} (x - \mu)` with the mean μ and covariance C of the data.
 
-    It starts as the identity, and :meth:`fit` estimates both in one pass over batches, so the data
-    may be larger than memory; they are stored with the model. Directions whose variance is below
-    ``tolerance`` times the largest are not blown up: they are divided by the square root of that
-    floor instead.
+    Before :meth:`fit` the map is the identity. :meth:`fit` estimates mean and covariance in one
+    pass over batches, so the data may be larger than memory. Directions whose variance is below
+    ``tolerance`` times the largest variance are divided by the square root of that floor, not by
+    their own standard deviation.
 
     Args:
         n_features: Observed dimensions m.
-        tolerance: Relative floor of the variances.
+        tolerance: Floor of the variances, relative to the largest.
 
     Example:
         >>> x = torch.randn(1000, 3) @ torch.randn(3, 3) + 5
@@ -43,10 +43,10 @@ class Whitening(nn.Module):
         self.register_buffer("matrix", torch.eye(n_features))
 
     def fit(self, batches: Iterable[Tensor]) -> Self:
-        """Estimate mean and covariance from batches (N_b, m), in float64."""
-        count = 0
-        mean = torch.zeros(self.n_features, dtype=torch.float64)
-        scatter = torch.zeros(self.n_features, self.n_features, dtype=torch.float64)
+        """Estimate mean and covariance from batches (N_b, m), in float64 on the CPU."""
+        count, n = 0, self.n_features
+        mean = torch.zeros(n, dtype=torch.float64, device="cpu")
+        scatter = torch.zeros(n, n, dtype=torch.float64, device="cpu")
         for batch in batches:
             if batch.ndim != 2 or batch.shape[1] != self.n_features:
                 raise ValueError(
@@ -56,7 +56,7 @@ class Whitening(nn.Module):
             total = count + len(rows)
             step = rows.mean(0) - mean
             centred = rows - rows.mean(0)
-            # Chan's update: the scatter of two groups is theirs and that between their means.
+            # Chan's update: the scatter of both groups plus the scatter between their means.
             scatter += centred.mT @ centred + torch.outer(step, step) * count * len(rows) / total
             mean += step * len(rows) / total
             count = total
@@ -69,11 +69,11 @@ class Whitening(nn.Module):
         if floor <= 0:
             raise ValueError("batches must vary, but every column is constant")
         matrix = (axes * variances.clamp(min=floor).rsqrt()) @ axes.mT
-        self.mean.copy_(mean)
-        self.matrix.copy_(matrix)
+        self.mean.copy_(mean.to(self.mean.dtype))
+        self.matrix.copy_(matrix.to(self.matrix.dtype))
         return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten observations (N, m)."""
-        with torch.autocast(x.device.type, enabled=False):  # it needs its digits
+        with torch.autocast(x.device.type, enabled=False):  # half precision is not enough
             return (x - self.mean) @ self.matrix

@@ -170,7 +170,7 @@ class ImageModelSpec(Spec):
         beliefs = self.beliefs
         loss: str | nn.Module = "infonce"
         if self.alpha is not None:
-            loss = AlignUniform(alpha=self.alpha, p=beliefs.exponent or 1.0, own=True)
+            loss = AlignUniform(alpha=self.alpha, p=beliefs.exponent or 1.0, include_self=True)
         return ContrastiveICA(
             self.n_components,
             space=beliefs.space,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from isolatent.contrast import kernels
-from isolatent.contrast.kernels import dense
-from isolatent.contrast.kernels.recompute import Pairs
+from isolatent.contrast.kernels import PairwiseScores
+from isolatent.contrast.kernels.pairwise_scores import dense_scores
 
 # What numba compiles in the fast tests: each form and each reduction in both precisions, but not
 # each with each, which takes 48 compilations of 4 s (that is the slow test). A form and a reduction
@@ -59,9 +59,10 @@ class Problem:
         given = {k: getattr(self, k) for k in names if getattr(self, k) is not None}
         return replace(self, **{k: x.to(dtype) for k, x in given.items()})
 
-    def pairs(self) -> Pairs:
-        potentials = self.row_potential, self.column_potential
-        return Pairs(self.p, self.u, self.v, self.weights, *potentials, self.skip)
+    def scores(self, **inputs: Tensor) -> PairwiseScores:
+        """The scores, of other inputs where they are given."""
+        names = PairwiseScores._fields
+        return PairwiseScores(**({k: getattr(self, k) for k in names} | inputs))
 
 
 def draw(
@@ -104,11 +105,7 @@ def evaluate(problem: Problem, engine: str) -> dict[str, Tensor]:
         for k in names
         if getattr(problem, k) is not None
     }
-    inputs = dict(given)
-    reduce = getattr(kernels, problem.reduction)
-    values = reduce(
-        inputs.pop("u"), inputs.pop("v"), p=problem.p, skip=problem.skip, engine=engine, **inputs
-    )
+    values = getattr(kernels, problem.reduction)(problem.scores(**given), engine)
     values = values if isinstance(values, tuple) else (values,)
     gradients = torch.autograd.grad(
         values, list(given.values()), [g.to(problem.u.dtype) for g in problem.upstream]
@@ -126,7 +123,7 @@ def rounding(problem: Problem, scores: bool = True) -> dict[str, Tensor]:
     Without `scores` S is 1, and what remains is the magnitude of the terms.
     """
     problem = problem.to(torch.float64)
-    p, u, v, w, a, b, _ = problem.pairs()
+    u, v, p, w, a, b, _ = problem.scores()
     w = torch.ones_like(u[0]) if w is None else w
     x = (u[:, None] - v).abs()
     terms = w * (u[:, None] * v).abs() if p is None else w * x**p
@@ -134,7 +131,7 @@ def rounding(problem: Problem, scores: bool = True) -> dict[str, Tensor]:
     size = size if a is None else size + a.abs()[:, None]
     size = size if b is None else size + b.abs()
     size = size if scores else torch.ones_like(size)
-    s = dense.scores(problem.pairs())
+    s = dense_scores(problem.scores())
     g = [k.double() for k in problem.upstream]
     if problem.reduction == "row_softplus":
         total = s.sigmoid()

@@ -5,6 +5,7 @@ import pytest
 from numba import njit, vectorize
 
 from isolatent.contrast.kernels import arithmetic
+from isolatent.contrast.kernels.forms import form_of
 
 EPS = np.finfo(np.float32).eps
 
@@ -27,8 +28,6 @@ def test_power(q):
     function = vectorize("float32(float32, float32, float32)")(
         lambda x, q, coarse: arithmetic.power(x, q, coarse)
     )
-    from isolatent.contrast.kernels.forms import form_of
-
     form = form_of(q + 1, np.dtype(np.float32))
     x = np.logspace(-5, 5, 50_001).astype(np.float32)
     expected = x.astype(float) ** float(form.q)

@@ -8,7 +8,7 @@ import pytest
 from isolatent.checks import IsolatentWarning
 from isolatent.evaluation import mcc, mig, sap
 from isolatent.evaluation.disentanglement.samples import as_split
-from isolatent.theory import derive_guarantee
+from isolatent.theory import Beliefs, derive_guarantee
 from metrics_of_classes import METRICS
 
 ROWS = np.arange(60)
@@ -44,7 +44,7 @@ def test_one_warning_is_for_training_and_test_points_together(metric):
 @every_metric
 def test_warnings_of_a_guarantee_are_at_the_line_of_the_call(metric):
     y = np.stack([ROWS % 2, ROWS % 3], axis=1)
-    affine = derive_guarantee("box", "uniform", "normal")
+    affine = derive_guarantee(Beliefs("box", conditional="normal"))
     for one in warned(METRICS[metric], y, y, guarantee=affine):
         assert one.filename == __file__
 

@@ -17,7 +17,7 @@ from isolatent.evaluation import (
     factor_vae_score,
     mig,
 )
-from isolatent.theory import derive_guarantee
+from isolatent.theory import Beliefs, derive_guarantee
 
 FEW = {"n_train": 400, "n_test": 200, "batch_size": 16, "n_resamples": 40}
 
@@ -141,11 +141,11 @@ def test_intervals_hold_their_value_where_it_is_not_at_the_edge():
 
 def test_a_models_guarantee_is_taken_into_account():
     model = Counting()
-    model.guarantee_ = derive_guarantee("box", "uniform", "normal")
+    model.guarantee_ = derive_guarantee(Beliefs("box", conditional="normal"))
     with pytest.warns(IsolatentWarning, match="mig changes with rotation"):
         result = evaluate_disentanglement(model, GridOfFactors(3, 4), **FEW)
     assert len(result.warnings) == 7  # all but explicitness
-    proven = derive_guarantee("box", "uniform", "laplace")
+    proven = derive_guarantee(Beliefs("box", conditional="laplace"))
     with pytest.warns(IsolatentWarning, match="sap changes with rescaling"):
         result = evaluate_disentanglement(model, GridOfFactors(3, 4), guarantee=proven, **FEW)
     assert len(result.warnings) == 2

@@ -1,11 +1,11 @@
-"""Plain torch in tiles of rows, on any device, with memory for a few tiles only.
+"""The blockwise engine: plain torch in tiles of rows, on any device, with memory for a few tiles.
 
-A log-sum-exp is kept as top = max s and total = Σ exp(s - top): the backward pass recomputes s and
-takes exp(s - top) / total, which does not suffer from the rounding of a large logarithm.
+A log-sum-exp is stored as top = max s and total = Σ exp(s - top). The backward pass recomputes s
+and takes exp(s - top) / total, which avoids the rounding of a large logarithm.
 
 Distances are sums over coordinates of direct differences. For p = 2 the expansion
-|u|² + |v|² - 2u·v would be one matrix product, but its error is ε|u|² even for the close pairs that
-decide the loss.
+|u|² + |v|² - 2u·v would be one matrix product, but its error is ε|u|² even for the close pairs,
+which matter most in the loss.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isolatent.contrast.kernels.recompute import Gradients, Pairs, Reduction
+from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
+from isolatent.contrast.kernels.recompute import Gradients
 
 __all__ = ["CPU_TILE_BYTES", "TILE_BYTES", "backward", "forward"]
 
-# Of one (rows, M) array, of which at most four live at once: on a CPU small enough for the caches,
-# elsewhere large enough to keep a device busy.
+# Size of one (rows, M) array, of which at most four exist at a time: small enough for the caches of
+# a CPU, large enough to keep another device busy.
 CPU_TILE_BYTES = 4 * 2**20
 TILE_BYTES = 32 * 2**20
 
 
 class State(NamedTuple):
-    """top and total of each row (B,) and, where asked for, of each column (M,)."""
+    """top and total of each row (B,) and, for `both_logsumexp`, of each column (M,)."""
 
     top: Tensor
     total: Tensor
@@ -35,14 +36,14 @@ class State(NamedTuple):
     column_total: Tensor
 
 
-def _tiles(pairs: Pairs) -> Iterator[slice]:
-    budget = CPU_TILE_BYTES if pairs.v.device.type == "cpu" else TILE_BYTES
-    rows = max(1, budget // (len(pairs.v) * pairs.v.element_size()))
-    return (slice(i, min(i + rows, len(pairs.u))) for i in range(0, len(pairs.u), rows))
+def _tiles(scores: PairwiseScores) -> Iterator[slice]:
+    budget = CPU_TILE_BYTES if scores.v.device.type == "cpu" else TILE_BYTES
+    rows = max(1, budget // (len(scores.v) * scores.v.element_size()))
+    return (slice(i, min(i + rows, len(scores.u))) for i in range(0, len(scores.u), rows))
 
 
 def _power_(x: Tensor, q: float) -> Tensor:
-    """|x|^q, which may overwrite x, with |x|⁰ = 1; on a CPU `pow` costs tens of products."""
+    """Return |x|^q with |x|⁰ = 1, overwriting x; on a CPU `pow` costs tens of products."""
     x.abs_()
     if q == 1:
         return x
@@ -54,9 +55,9 @@ def _power_(x: Tensor, q: float) -> Tensor:
     return x.pow_(q)
 
 
-def _scores(pairs: Pairs, rows: slice) -> Tensor:
-    """The scores of one tile of rows (rows, M)."""
-    p, u, v, w, a, b, skip = pairs
+def _scores(scores: PairwiseScores, rows: slice) -> Tensor:
+    """Return the scores of one tile of rows (rows, M)."""
+    u, v, p, w, a, b, skip = scores
     if p is None:
         s = (u[rows] if w is None else u[rows] * w) @ v.mT
     else:
@@ -76,21 +77,21 @@ def _scores(pairs: Pairs, rows: slice) -> Tensor:
 
 
 def _absorb(s: Tensor, dim: int, top: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-    """(top, total) together with the scores s along one dimension."""
+    """Return (top, total) updated with the scores s along one dimension."""
     new = torch.maximum(top, s.amax(dim))
     more = (s - new.unsqueeze(dim)).exp_().sum(dim)
     return new, total * (top - new).exp() + more
 
 
-def forward(reduction: Reduction, pairs: Pairs) -> tuple[tuple[Tensor, ...], State]:
-    """The reduced values and their state."""
-    rows, columns = len(pairs.u), len(pairs.v)
-    # The lowest top is finite, so that a row without columns has no inf - inf.
-    lowest = torch.finfo(pairs.u.dtype).min
-    top, total = pairs.u.new_full((rows,), lowest), pairs.u.new_zeros(rows)
-    column_top, column_total = pairs.u.new_full((columns,), lowest), pairs.u.new_zeros(columns)
-    for tile in _tiles(pairs):
-        s = _scores(pairs, tile)
+def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor, ...], State]:
+    """Return the reduced values and the state for `backward`."""
+    rows, columns = len(scores.u), len(scores.v)
+    # The initial top is finite, so that a row without columns has no inf - inf.
+    lowest = torch.finfo(scores.u.dtype).min
+    top, total = scores.u.new_full((rows,), lowest), scores.u.new_zeros(rows)
+    column_top, column_total = scores.u.new_full((columns,), lowest), scores.u.new_zeros(columns)
+    for tile in _tiles(scores):
+        s = _scores(scores, tile)
         if reduction == "row_softplus":
             total[tile] = torch.logaddexp(s, s.new_zeros(())).sum(1)
             continue
@@ -105,14 +106,14 @@ def forward(reduction: Reduction, pairs: Pairs) -> tuple[tuple[Tensor, ...], Sta
 
 
 def _quotient(g: Tensor, total: Tensor) -> Tensor:
-    """The quotient g / total, and 0 where nothing was summed."""
+    """Return g / total, and 0 where nothing was summed."""
     return torch.where(total > 0, g / total, 0)
 
 
 def _slopes_(
     reduction: Reduction, s: Tensor, rows: slice, state: State, upstream: Sequence[Tensor]
 ) -> Tensor:
-    """dL/ds of one tile, from the scores s, which it overwrites."""
+    """Return dL/ds of one tile, given the scores s, which are overwritten."""
     if reduction == "row_softplus":  # softplus' = sigmoid
         return s.sigmoid_().mul_(upstream[0][rows, None])
     columns = None
@@ -125,14 +126,14 @@ def _slopes_(
 
 
 def backward(
-    reduction: Reduction, pairs: Pairs, state: State, upstream: Sequence[Tensor]
+    reduction: Reduction, scores: PairwiseScores, state: State, upstream: Sequence[Tensor]
 ) -> Gradients:
-    """Gradients to all inputs, one tile at a time."""
-    p, u, v, w, a, b, _ = pairs
+    """Return the gradients to all inputs, computed one tile at a time."""
+    u, v, p, w, a, b, _ = scores
     gu, gv, gw = torch.zeros_like(u), torch.zeros_like(v), torch.zeros_like(u[0])
     ga, gb = u.new_zeros(len(u)), u.new_zeros(len(v))
-    for rows in _tiles(pairs):
-        c = _slopes_(reduction, _scores(pairs, rows), rows, state, upstream)
+    for rows in _tiles(scores):
+        c = _slopes_(reduction, _scores(scores, rows), rows, state, upstream)
         ga[rows] = -c.sum(1)
         gb -= c.sum(0)
         if p is None:  # s = Σ_k w_k u_k v_k

@@ -1,13 +1,12 @@
-"""The distances: what one coordinate adds to a score, and the derivative of that.
+"""The forms of a score: the term of one coordinate, and its derivative.
 
-A form is a type, not a value, so that numba compiles its arithmetic into the fused loops; two small
-overloads, `score` and `slope`, are all that tells the forms apart.
+A form is a type, not a value, so that numba compiles its arithmetic into the fused loops. Forms
+differ only in two small overloads, `score` and `slope`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,52 +14,124 @@ from numba.extending import overload
 
 from isolatent.contrast.kernels.arithmetic import SUMS, like, power
 
-__all__ = ["Dot", "Form", "form_of", "score", "slope"]
+__all__ = ["DotForm", "Form", "form_of", "score", "slope"]
 
 
-class Dot(NamedTuple):
+class DotForm(NamedTuple):
     """d = -u·v; weights are multiplied into u beforehand."""
 
     p: float  # unused: numba has no named tuples without a field
 
 
-class L1(NamedTuple):
+def _dot_score(form, u, v, w):
+    return u * v
+
+
+def _dot_slope(form, c, u, v):
+    return c * v, c * u
+
+
+class L1Form(NamedTuple):
     """p = 1."""
 
     p: float
 
 
-class L2(NamedTuple):
+def _l1_score(form, u, v, w):
+    return -w * abs(u - v)
+
+
+def _l1_slope(form, c, u, v):
+    g = c if v > u else (-c if v < u else like(0, c))
+    return g, -g
+
+
+class L1Point5Form(NamedTuple):
+    """p = 1.5, computed with one square root."""
+
+    p: float
+
+
+def _l1_point5_score(form, u, v, w):
+    x = abs(u - v)
+    return (-w * x) * math.sqrt(x)
+
+
+def _l1_point5_slope(form, c, u, v):
+    x = v - u
+    g = c * math.copysign(math.sqrt(abs(x)), x)
+    return g, -g
+
+
+class L2Form(NamedTuple):
     """p = 2."""
 
     p: float
 
 
-class L3(NamedTuple):
+def _l2_score(form, u, v, w):
+    x = u - v
+    return (-w * x) * x
+
+
+def _l2_slope(form, c, u, v):
+    g = c * (v - u)
+    return g, -g
+
+
+class L2Point5Form(NamedTuple):
+    """p = 2.5, computed with one square root."""
+
+    p: float
+
+
+def _l2_point5_score(form, u, v, w):
+    x = abs(u - v)
+    return (-w * x) * (x * math.sqrt(x))
+
+
+def _l2_point5_slope(form, c, u, v):
+    x = v - u
+    g = (c * x) * math.sqrt(abs(x))
+    return g, -g
+
+
+class L3Form(NamedTuple):
     """p = 3."""
 
     p: float
 
 
-class L4(NamedTuple):
+def _l3_score(form, u, v, w):
+    x = u - v
+    return (-w * abs(x)) * (x * x)
+
+
+def _l3_slope(form, c, u, v):
+    x = v - u
+    g = (c * x) * abs(x)
+    return g, -g
+
+
+class L4Form(NamedTuple):
     """p = 4."""
 
     p: float
 
 
-class L1Half(NamedTuple):
-    """p = 1.5, where one square root does."""
-
-    p: float
-
-
-class L2Half(NamedTuple):
-    """p = 2.5, where one square root does."""
-
-    p: float
+def _l4_score(form, u, v, w):
+    x = u - v
+    y = x * x
+    return (-w * y) * y
 
 
-class Lp(NamedTuple):
+def _l4_slope(form, c, u, v):
+    x = v - u
+    g = (c * x) * (x * x)
+    return g, -g
+
+
+class LpForm(NamedTuple):
     """Any other p > 1; q = p - 1, and coarse is q rounded to 12 bits (see `power`)."""
 
     p: float
@@ -68,112 +139,66 @@ class Lp(NamedTuple):
     coarse: float
 
 
-Form = Dot | L1 | L2 | L3 | L4 | L1Half | L2Half | Lp
+def _lp_score(form, u, v, w):
+    x = abs(u - v)
+    return (-w * x) * power(x, form.q, form.coarse)
 
-_EXACT: dict[float, Callable[[float], Form]] = {
-    1.0: L1,
-    1.5: L1Half,
-    2.0: L2,
-    2.5: L2Half,
-    3.0: L3,
-    4.0: L4,
+
+def _lp_slope(form, c, u, v):
+    x = v - u
+    g = c * math.copysign(power(abs(x), form.q, form.coarse), x)
+    return g, -g
+
+
+Form = DotForm | L1Form | L1Point5Form | L2Form | L2Point5Form | L3Form | L4Form | LpForm
+
+_SCORES_AND_SLOPES: dict[Any, tuple[Any, Any]] = {
+    DotForm: (_dot_score, _dot_slope),
+    L1Form: (_l1_score, _l1_slope),
+    L1Point5Form: (_l1_point5_score, _l1_point5_slope),
+    L2Form: (_l2_score, _l2_slope),
+    L2Point5Form: (_l2_point5_score, _l2_point5_slope),
+    L3Form: (_l3_score, _l3_slope),
+    L4Form: (_l4_score, _l4_slope),
+    LpForm: (_lp_score, _lp_slope),
+}
+
+_SPECIAL_POWERS: dict[float, Any] = {
+    1.0: L1Form,
+    1.5: L1Point5Form,
+    2.0: L2Form,
+    2.5: L2Point5Form,
+    3.0: L3Form,
+    4.0: L4Form,
 }
 
 
 def form_of(p: float | None, dtype: np.dtype[Any]) -> Form:
-    """The form of a power, or of the dot product for None, with its numbers in a dtype."""
+    """Return the form of a power, or of the inner product for None, with numbers of a dtype."""
     real = dtype.type
     if p is None:
-        return Dot(real(1))
-    if p in _EXACT:
-        return _EXACT[p](real(p))
+        return DotForm(real(1))
+    if p in _SPECIAL_POWERS:
+        form: Form = _SPECIAL_POWERS[p](real(p))
+        return form
     q = p - 1
     step = 2.0 ** (math.floor(math.log2(q)) - 11)
-    return Lp(real(p), real(q), real(round(q / step) * step))
+    return LpForm(real(p), real(q), real(round(q / step) * step))
 
 
 def score(form: Any, u: Any, v: Any, w: Any) -> Any:
-    """What one coordinate adds to s: u v, or -w |u - v|^p."""
+    """The term of one coordinate in s: u v, or -w |u - v|^p."""
 
 
 @overload(score, jit_options=SUMS, strict=False)
 def _score(form: Any, u: Any, v: Any, w: Any) -> Any:
-    def dot(form, u, v, w):
-        return u * v
-
-    def l1(form, u, v, w):
-        return -w * abs(u - v)
-
-    def l2(form, u, v, w):
-        x = u - v
-        return (-w * x) * x
-
-    def l3(form, u, v, w):
-        x = u - v
-        return (-w * abs(x)) * (x * x)
-
-    def l4(form, u, v, w):
-        x = u - v
-        y = x * x
-        return (-w * y) * y
-
-    def l1_half(form, u, v, w):
-        x = abs(u - v)
-        return (-w * x) * math.sqrt(x)
-
-    def l2_half(form, u, v, w):
-        x = abs(u - v)
-        return (-w * x) * (x * math.sqrt(x))
-
-    def lp(form, u, v, w):
-        x = abs(u - v)
-        return (-w * x) * power(x, form.q, form.coarse)
-
-    choice = {Dot: dot, L1: l1, L2: l2, L3: l3, L4: l4, L1Half: l1_half, L2Half: l2_half, Lp: lp}
-    return choice[form.instance_class]
+    return _SCORES_AND_SLOPES[form.instance_class][0]
 
 
 def slope(form: Any, c: Any, u: Any, v: Any) -> Any:
-    """The derivatives of c s in u and v without p w: c |x|^(p-1) sign(x), x = v - u."""
+    """The derivatives of c s in u and v, without the factor p w: c |x|^(p-1) sign(x), x = v - u."""
 
 
 @overload(slope, jit_options=SUMS, strict=False)
 def _slope(form: Any, c: Any, u: Any, v: Any) -> Any:
-    def dot(form, c, u, v):
-        return c * v, c * u
-
-    def l1(form, c, u, v):
-        g = c if v > u else (-c if v < u else like(0, c))
-        return g, -g
-
-    def l2(form, c, u, v):
-        g = c * (v - u)
-        return g, -g
-
-    def l3(form, c, u, v):
-        x = v - u
-        g = (c * x) * abs(x)
-        return g, -g
-
-    def l4(form, c, u, v):
-        x = v - u
-        g = (c * x) * (x * x)
-        return g, -g
-
-    def l1_half(form, c, u, v):
-        x = v - u
-        g = c * math.copysign(math.sqrt(abs(x)), x)
-        return g, -g
-
-    def l2_half(form, c, u, v):
-        x = v - u
-        g = (c * x) * math.sqrt(abs(x))
-        return g, -g
-
-    def lp(form, c, u, v):
-        x = v - u
-        g = c * math.copysign(power(abs(x), form.q, form.coarse), x)
-        return g, -g
-
-    choice = {Dot: dot, L1: l1, L2: l2, L3: l3, L4: l4, L1Half: l1_half, L2Half: l2_half, Lp: lp}
-    return choice[form.instance_class]
+    return _SCORES_AND_SLOPES[form.instance_class][1]

@@ -1,13 +1,16 @@
 """The fused passes over all pairs: one skeleton, compiled for each form and each reduction.
 
 v is packed into tiles of TILE columns, each tile coordinate-major, and rows are taken ROWS at a
-time: the scores of those rows against one tile (4 KB) stay in the first-level cache, and no
-rows × columns array exists. Padding rows and columns carry the potential +inf, so that their score
-is -inf and their weight exactly 0; an excluded pair is treated alike.
+time. A block holds the scores of those rows against one tile, row after row (4 KB): it stays in the
+first-level cache, and no rows × columns array exists. Padding rows and columns have the potential
++inf, so that their score is -inf and their weight exactly 0; an excluded pair is treated alike.
 
-Two habits of numba shape the loops. Arrays are indexed by range variables, `v[tile, k, j]`: of a
-computed flat index LLVM cannot know that it is not negative, and Python's wrap-around then turns
-vector loads into single ones. And what is constant is typed by `like`.
+A log-sum-exp is stored as (top, total) = (max s, Σ exp(s - top)), so that the backward pass needs
+no rounded logarithm.
+
+Two properties of numba shape the loops. Arrays are indexed by range variables, `v[tile, k, j]`, and
+inner loops have a constant count: LLVM cannot know that a computed flat index is not negative, and
+Python's wrap-around then turns vector loads into single loads. And constants are typed by `like`.
 """
 
 from __future__ import annotations
@@ -15,25 +18,38 @@ from __future__ import annotations
 import math
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from isolatent.contrast.kernels import arithmetic, forms, reductions
-from isolatent.contrast.kernels.arithmetic import SUMS, like, power
-from isolatent.contrast.kernels.forms import Lp, score, slope
-from isolatent.contrast.kernels.reductions import ROWS, TILE, reduce_block, weigh_block
+from isolatent.contrast.kernels import arithmetic, forms
+from isolatent.contrast.kernels.arithmetic import SUMS, exp, like, log1p, maximum, power
+from isolatent.contrast.kernels.forms import LpForm, score, slope
 
-__all__ = ["backward_rows", "forward_rows"]
+__all__ = [
+    "ROWS",
+    "TILE",
+    "BlockReduction",
+    "BothLogSumExp",
+    "RowLogSumExp",
+    "RowSoftplus",
+    "backward_rows",
+    "forward_rows",
+]
 
+TILE = 256  # columns in a tile
+ROWS = 4  # rows in a block, so that one load of v serves all; the loops spell them out
 CHUNK = 64  # blocks of rows whose gradient to v is summed before it joins the total (accuracy)
+
+
+# Scores of a block
 
 
 @njit(**SUMS)
 def _scores(form, u, a, i, v, b, w, tile, s):
-    """The scores of rows i to i + 3 against one tile, into s."""
+    """Write the scores of rows i to i + 3 against one tile into s."""
     one, two, three = TILE, 2 * TILE, 3 * TILE
     a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
     for j in range(TILE):
@@ -63,6 +79,144 @@ def _exclude(i, skip, tile, s):
             s[r * TILE + j] = -np.inf
 
 
+# Reductions of a block, and their derivatives with respect to a score. Like the forms they are
+# types, and differ only in the overloads `_reduce_block` and `_weight`.
+
+
+class RowLogSumExp(NamedTuple):
+    """logsumexp_j s_ij."""
+
+    unused: int = 0  # numba has no named tuples without a field
+
+
+class RowSoftplus(NamedTuple):
+    """Σ_j softplus(s_ij)."""
+
+    unused: int = 0
+
+
+class BothLogSumExp(NamedTuple):
+    """logsumexp_j s_ij and logsumexp_i s_ij."""
+
+    unused: int = 0
+
+
+BlockReduction = RowLogSumExp | RowSoftplus | BothLogSumExp
+
+
+@njit(**SUMS)
+def _absorb(s, at, top, total):
+    """Return (top, total) of a row updated with one row of a block."""
+    new = top
+    for j in range(TILE):
+        new = maximum(new, s[at + j])
+    more = like(0, total)
+    for j in range(TILE):
+        more += exp(s[at + j] - new)
+    return new, total * exp(top - new) + more
+
+
+@njit(**SUMS)
+def _absorb_columns(s, tile, top, total):
+    """Update (top, total) of each column with the four rows of a block."""
+    one, two, three = TILE, 2 * TILE, 3 * TILE
+    for j in range(TILE):
+        s0, s1, s2, s3 = s[j], s[one + j], s[two + j], s[three + j]
+        old = top[tile, j]
+        new = maximum(old, maximum(maximum(s0, s1), maximum(s2, s3)))
+        more = (exp(s0 - new) + exp(s1 - new)) + (exp(s2 - new) + exp(s3 - new))
+        total[tile, j] = total[tile, j] * exp(old - new) + more
+        top[tile, j] = new
+
+
+@njit(**SUMS)
+def _sum_softplus(s, at):
+    """Return Σ softplus over one row of a block: softplus(x) = max(x, 0) + log(1 + e^-|x|)."""
+    total = zero = like(0, s[at])
+    for j in range(TILE):
+        x = s[at + j]
+        total += maximum(x, zero) + log1p(exp(-abs(x)))
+    return total
+
+
+def _reduce_block(reduction, i, tile, s, top, total, column_top, column_total):
+    """Add the scores s of rows i to i + 3 and a tile to the statistics of rows (and columns)."""
+
+
+@overload(_reduce_block, jit_options=SUMS, strict=False)
+def _reduce_block_overload(reduction, i, tile, s, top, total, column_top, column_total):
+    def rows(reduction, i, tile, s, top, total, column_top, column_total):
+        for r in range(ROWS):
+            top[i + r], total[i + r] = _absorb(s, r * TILE, top[i + r], total[i + r])
+
+    def both(reduction, i, tile, s, top, total, column_top, column_total):
+        for r in range(ROWS):
+            top[i + r], total[i + r] = _absorb(s, r * TILE, top[i + r], total[i + r])
+        _absorb_columns(s, tile, column_top, column_total)
+
+    def softplus(reduction, i, tile, s, top, total, column_top, column_total):
+        for r in range(ROWS):
+            total[i + r] += _sum_softplus(s, r * TILE)
+
+    choice = {RowLogSumExp: rows, BothLogSumExp: both, RowSoftplus: softplus}
+    return choice[reduction.instance_class]
+
+
+def _weight(reduction, s, top, g, column_top, h):
+    """Return dL/ds of a pair.
+
+    g and h are the gradients of row and column, for a log-sum-exp already divided by the totals.
+    """
+
+
+@overload(_weight, jit_options=SUMS, strict=False)
+def _weight_overload(reduction, s, top, g, column_top, h):
+    def rows(reduction, s, top, g, column_top, h):
+        return g * exp(s - top)
+
+    def both(reduction, s, top, g, column_top, h):
+        return g * exp(s - top) + h * exp(s - column_top)
+
+    def softplus(reduction, s, top, g, column_top, h):  # g sigmoid(s), no large exponential
+        y = exp(-abs(s))
+        one = like(1, y)
+        return g * ((one if s > like(0, s) else y) / (one + y))
+
+    choice = {RowLogSumExp: rows, BothLogSumExp: both, RowSoftplus: softplus}
+    return choice[reduction.instance_class]
+
+
+@njit(**SUMS)
+def _weigh_block(reduction, i, tile, s, top, g, column_top, h, ga, gb):
+    """Replace the scores of a block by dL/ds, and subtract them from the potentials' gradients."""
+    one, two, three = TILE, 2 * TILE, 3 * TILE
+    g0, g1, g2, g3 = g[i], g[i + 1], g[i + 2], g[i + 3]
+    m0, m1, m2, m3 = top[i], top[i + 1], top[i + 2], top[i + 3]
+    a0 = a1 = a2 = a3 = like(0, g0)
+    for j in range(TILE):
+        m, x = column_top[tile, j], h[tile, j]
+        c0 = _weight(reduction, s[j], m0, g0, m, x)
+        c1 = _weight(reduction, s[one + j], m1, g1, m, x)
+        c2 = _weight(reduction, s[two + j], m2, g2, m, x)
+        c3 = _weight(reduction, s[three + j], m3, g3, m, x)
+        s[j] = c0
+        s[one + j] = c1
+        s[two + j] = c2
+        s[three + j] = c3
+        a0 += c0
+        a1 += c1
+        a2 += c2
+        a3 += c3
+        gb[j] -= (c0 + c1) + (c2 + c3)
+    ga[i] -= a0
+    ga[i + 1] -= a1
+    ga[i + 2] -= a2
+    ga[i + 3] -= a3
+
+
+# Gradients of a block
+
+
 @njit(**SUMS)
 def _gradients(form, u, i, v, tile, c, gu, gv):
     """Add the gradients of four rows and one tile, given c = dL/ds (without the factor p w)."""
@@ -88,19 +242,15 @@ def _gradients(form, u, i, v, tile, c, gu, gv):
 
 
 # A power with a general exponent costs as much as ten multiplications, and score and slope need the
-# same one. The backward pass of that form therefore keeps the powers of a block between the two.
+# same power. The backward pass of `LpForm` therefore stores the powers of a block.
 
 
-def _scores_again(
-    form: Any, u: Any, a: Any, i: Any, v: Any, b: Any, w: Any, tile: Any, s: Any, kept: Any
-) -> Any:
-    """`_scores` of the backward pass."""
+def _scores_again(form, u, a, i, v, b, w, tile, s, kept):
+    """Compute `_scores` in the backward pass, and store the powers of `LpForm`."""
 
 
 @overload(_scores_again, jit_options=SUMS, strict=False)
-def _scores_again_overload(
-    form: Any, u: Any, a: Any, i: Any, v: Any, b: Any, w: Any, tile: Any, s: Any, kept: Any
-) -> Any:
+def _scores_again_overload(form, u, a, i, v, b, w, tile, s, kept):
     def plain(form, u, a, i, v, b, w, tile, s, kept):
         _scores(form, u, a, i, v, b, w, tile, s)
 
@@ -115,19 +265,15 @@ def _scores_again_overload(
                     kept[r, k, j] = y
                     s[r * TILE + j] -= (w[k] * x) * y
 
-    return keeping if form.instance_class is Lp else plain
+    return keeping if form.instance_class is LpForm else plain
 
 
-def _gradients_again(
-    form: Any, u: Any, i: Any, v: Any, tile: Any, c: Any, gu: Any, gv: Any, kept: Any
-) -> Any:
-    """`_gradients`, with the kept powers where there are any."""
+def _gradients_again(form, u, i, v, tile, c, gu, gv, kept):
+    """Add `_gradients`, with the stored powers of `LpForm`."""
 
 
 @overload(_gradients_again, jit_options=SUMS, strict=False)
-def _gradients_again_overload(
-    form: Any, u: Any, i: Any, v: Any, tile: Any, c: Any, gu: Any, gv: Any, kept: Any
-) -> Any:
+def _gradients_again_overload(form, u, i, v, tile, c, gu, gv, kept):
     def plain(form, u, i, v, tile, c, gu, gv, kept):
         _gradients(form, u, i, v, tile, c, gu, gv)
 
@@ -142,19 +288,19 @@ def _gradients_again_overload(
                     gv[k, j] -= g
                 gu[i + r, k] += total
 
-    return keeping if form.instance_class is Lp else plain
+    return keeping if form.instance_class is LpForm else plain
 
 
 def _kernels(sources: int) -> tuple[Any, Any]:
-    """The two passes, compiled once for the given state of the sources.
+    """Return the forward and the backward pass, compiled for a checksum of the source files.
 
-    numba's cache on disk notices a change in this file only. The checksum of all files, held by the
-    closures, is part of the cache's key: a change in any of them compiles anew.
+    numba's cache on disk is invalidated by a change in this file only. The checksum of all files is
+    a variable of the closures and so part of the cache's key.
     """
 
     @njit(error_model="numpy", nogil=True, cache=True)
     def forward_rows(
-        form, kind, first, last, u, a, v, b, w, skip, top, total, column_top, column_total
+        form, reduction, first, last, u, a, v, b, w, skip, top, total, column_top, column_total
     ):
         _ = sources
         s = np.empty(ROWS * TILE, u.dtype)
@@ -163,11 +309,11 @@ def _kernels(sources: int) -> tuple[Any, Any]:
                 i = block * ROWS
                 _scores(form, u, a, i, v, b, w, tile, s)
                 _exclude(i, skip, tile, s)
-                reduce_block(kind, i, tile, s, top, total, column_top, column_total)
+                _reduce_block(reduction, i, tile, s, top, total, column_top, column_total)
 
     @njit(error_model="numpy", nogil=True, cache=True)
     def backward_rows(
-        form, kind, first, last, u, a, v, b, w, skip, top, g, column_top, h, gu, ga, gv, gb
+        form, reduction, first, last, u, a, v, b, w, skip, top, g, column_top, h, gu, ga, gv, gb
     ):
         _ = sources
         s = np.empty(ROWS * TILE, u.dtype)
@@ -182,7 +328,7 @@ def _kernels(sources: int) -> tuple[Any, Any]:
                     i = block * ROWS
                     _scores_again(form, u, a, i, v, b, w, tile, s, kept)
                     _exclude(i, skip, tile, s)
-                    weigh_block(kind, i, tile, s, top, g, column_top, h, ga, pb)
+                    _weigh_block(reduction, i, tile, s, top, g, column_top, h, ga, pb)
                     _gradients_again(form, u, i, v, tile, s, gu, pv, kept)
                 for j in range(TILE):
                     gb[tile, j] += pb[j]
@@ -193,10 +339,11 @@ def _kernels(sources: int) -> tuple[Any, Any]:
     return forward_rows, backward_rows
 
 
-_FILES = (arithmetic.__file__, forms.__file__, reductions.__file__, __file__)
+_FILES = (arithmetic.__file__, forms.__file__, __file__)
 
-#: Both reduce the blocks of rows from `first` to `last` and release the GIL. `forward_rows` fills
-#: (top, total); `backward_rows` adds to gu, ga (of its rows) and to gv, gb, which must be its own.
+#: Both process the blocks of rows from `first` to `last` and release the GIL. `forward_rows` fills
+#: (top, total). `backward_rows` adds to gu and ga of its rows, and to gv and gb, which no other
+#: thread may use.
 forward_rows, backward_rows = _kernels(
     zlib.crc32(b"".join(Path(name).read_bytes() for name in _FILES))
 )

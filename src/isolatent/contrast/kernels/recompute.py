@@ -1,32 +1,20 @@
-"""The one autograd function behind the engines that recompute scores instead of storing them."""
+"""The autograd function of the engines that recompute scores instead of storing them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-__all__ = ["Engine", "Gradients", "Pairs", "Reduction", "reduce_pairs"]
+from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 
-Reduction = Literal["row_logsumexp", "row_softplus", "both_logsumexp"]
-
-
-class Pairs(NamedTuple):
-    """What defines the scores s_ij = -d(u_i, v_j) - a_i - b_j, and which of them do not count."""
-
-    p: float | None  # None: d = -Σ_k w_k u_k v_k; else d = Σ_k w_k |u_k - v_k|^p
-    u: Tensor  # (B, n)
-    v: Tensor  # (M, n)
-    weights: Tensor | None  # w (n,)
-    row_potential: Tensor | None  # a (B,)
-    column_potential: Tensor | None  # b (M,)
-    skip: Tensor | None  # (B,), the column that row i leaves out, or -1
+__all__ = ["Engine", "Gradients", "reduce_recomputed"]
 
 
 class Gradients(NamedTuple):
-    """Gradients in the order of `Pairs`; None for an input that was not given."""
+    """Gradients to the inputs of `PairwiseScores`; None for an input that was not given."""
 
     u: Tensor
     v: Tensor
@@ -36,24 +24,32 @@ class Gradients(NamedTuple):
 
 
 class Engine(Protocol):
-    """A module with a forward and a backward pass. What it keeps in between has no B × M array."""
+    """A module with a forward and a backward pass, and a state in between without B × M array."""
 
-    def forward(self, reduction: Reduction, pairs: Pairs) -> tuple[tuple[Tensor, ...], Any]:
-        """The reduced values, and what `backward` wants to know again."""
+    def forward(
+        self, reduction: Reduction, scores: PairwiseScores
+    ) -> tuple[tuple[Tensor, ...], Any]:
+        """Return the reduced values and the state for `backward`."""
 
     def backward(
-        self, reduction: Reduction, pairs: Pairs, state: Any, upstream: Sequence[Tensor]
+        self, reduction: Reduction, scores: PairwiseScores, state: Any, upstream: Sequence[Tensor]
     ) -> Gradients:
-        """Gradients from those of the values; may be called again with the same state."""
+        """Return gradients, given those of the values; must leave the state as it was."""
 
 
 class _Recompute(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, name: str, engine: Engine, reduction: Reduction, *pairs: Any) -> Any:
-        detached: list[Any] = [x if x is None else x.detach() for x in pairs[1:]]
-        values, ctx.state = engine.forward(reduction, Pairs(pairs[0], *detached))
-        ctx.name, ctx.engine, ctx.reduction, ctx.p = name, engine, reduction, pairs[0]
-        ctx.save_for_backward(*pairs[1:])
+    def forward(
+        ctx: Any,
+        name: str,
+        engine: Engine,
+        reduction: Reduction,
+        p: float | None,
+        *inputs: Tensor | None,
+    ) -> Any:
+        values, ctx.state = engine.forward(reduction, _detached(p, inputs))
+        ctx.name, ctx.engine, ctx.reduction, ctx.p = name, engine, reduction, p
+        ctx.save_for_backward(*inputs)
         return values
 
     @staticmethod
@@ -61,17 +57,21 @@ class _Recompute(torch.autograd.Function):
         saved = ctx.saved_tensors
         # Scores must come out as they did in the forward pass, in full precision.
         with torch.no_grad(), torch.autocast(saved[0].device.type, enabled=False):
-            detached: list[Any] = [x if x is None else x.detach() for x in saved]
-            pairs = Pairs(ctx.p, *detached)
+            scores = _detached(ctx.p, saved)
             ours = [g.detach() for g in upstream]
-            gradients = list(ctx.engine.backward(ctx.reduction, pairs, ctx.state, ours))
-        if torch.is_grad_enabled():  # create_graph=True: whoever goes on from here must be told
+            gradients = list(ctx.engine.backward(ctx.reduction, scores, ctx.state, ours))
+        if torch.is_grad_enabled():  # create_graph=True: a second derivative must be refused
             given = [k for k, g in enumerate(gradients) if g is not None]
             sources = [x for x in (*upstream, *saved) if x is not None]
             marked = _Refuse.apply(ctx.name, len(given), *(gradients[k] for k in given), *sources)
             for k, g in zip(given, marked, strict=True):
                 gradients[k] = g
         return None, None, None, None, *gradients, None
+
+
+def _detached(p: float | None, inputs: Sequence[Tensor | None]) -> PairwiseScores:
+    u, v, *rest = (None if x is None else x.detach() for x in inputs)
+    return PairwiseScores(u, v, p, *rest)  # type: ignore[arg-type]  # u and v are always given
 
 
 class _Refuse(torch.autograd.Function):
@@ -94,8 +94,9 @@ class _Refuse(torch.autograd.Function):
         )
 
 
-def reduce_pairs(
-    name: str, engine: Engine, reduction: Reduction, pairs: Pairs
+def reduce_recomputed(
+    name: str, engine: Engine, reduction: Reduction, scores: PairwiseScores
 ) -> tuple[Tensor, ...]:
-    """The values of a reduction, differentiable once in all floating inputs."""
-    return _Recompute.apply(name, engine, reduction, *pairs)
+    """Return the values of a reduction, differentiable once in all floating inputs."""
+    u, v, p, *rest = scores
+    return _Recompute.apply(name, engine, reduction, p, u, v, *rest)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from isolatent.contrast import kernels
-from isolatent.contrast.kernels import choose_engine, row_logsumexp
+from isolatent.contrast.kernels import PairwiseScores, choose_engine, row_logsumexp
 
 REDUCTIONS = ("row_logsumexp", "row_softplus", "both_logsumexp")
 POWERS = (None, 1, 1.5, 1.7, 2, 2.5, 3, 4)
@@ -57,10 +57,9 @@ def test_gradcheck(lab, engine, p, reduction):
     names = ("u", "v", "weights", "row_potential", "column_potential")
     inputs = [getattr(problem, k).requires_grad_() for k in names]
 
-    def reduce(u, v, *rest):
-        rest = dict(zip(names[2:], rest, strict=True))
-        function = getattr(kernels, problem.reduction)
-        return function(u, v, p=p, skip=problem.skip, engine=engine, **rest)
+    def reduce(*inputs):
+        scores = problem.scores(**dict(zip(names, inputs, strict=True)))
+        return getattr(kernels, problem.reduction)(scores, engine)
 
     assert torch.autograd.gradcheck(reduce, inputs)
 
@@ -103,7 +102,7 @@ def test_a_row_without_columns_is_minus_infinity_and_has_no_gradient(lab, engine
     p = {torch.float32: 2, torch.float64: 1.7}[dtype]
     u = torch.tensor([[0.0], [1.0]], dtype=dtype, requires_grad=True)
     v = torch.tensor([[2.0]], dtype=dtype, requires_grad=True)
-    values = row_logsumexp(u, v, p=p, skip=torch.tensor([0, -1]), engine=engine)
+    values = row_logsumexp(PairwiseScores(u, v, p, skip=torch.tensor([0, -1])), engine)
     assert values.tolist() == [-torch.inf, -1.0]
     values.sum().backward()
     assert u.grad.ravel().tolist() == pytest.approx([0.0, p])
@@ -116,7 +115,8 @@ def test_gradients_add_up_when_rows_are_columns(engine, generator):
     gradients = []
     for chosen in ("dense", engine):
         u = x.clone().requires_grad_()
-        row_logsumexp(u, u, p=2, skip=torch.arange(30), engine=chosen).sum().backward()
+        scores = PairwiseScores(u, u, p=2, skip=torch.arange(30))
+        row_logsumexp(scores, chosen).sum().backward()
         gradients.append(u.grad)
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
 
@@ -127,9 +127,9 @@ def test_engines_are_chosen_by_device_and_errors_name_both():
     assert choose_engine("auto", elsewhere) == "blockwise"
     assert [choose_engine(k, elsewhere) for k in ("dense", "blockwise")] == ["dense", "blockwise"]
     with pytest.raises(ValueError, match=r"engine='numba'.*'meta'"):
-        row_logsumexp(elsewhere, elsewhere, p=1, engine="numba")
+        row_logsumexp(PairwiseScores(elsewhere, elsewhere, p=1), "numba")
     with pytest.raises(ValueError, match="'auto', 'dense', 'blockwise', 'numba', got 'keops'"):
-        row_logsumexp(here, here, p=1, engine="keops")
+        row_logsumexp(PairwiseScores(here, here, p=1), "keops")
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ def test_engines_are_chosen_by_device_and_errors_name_both():
 def test_errors_name_the_argument(change, error, message):
     arguments = {"u": torch.zeros(2, 1), "v": torch.zeros(3, 1), "p": 2} | change
     with pytest.raises(error, match=message):
-        row_logsumexp(arguments.pop("u"), arguments.pop("v"), **arguments)
+        row_logsumexp(PairwiseScores(**arguments))
 
 
 MEMORY = """
 import resource, sys, torch
-from isolatent.contrast.kernels import row_logsumexp
+from isolatent.contrast.kernels import PairwiseScores, row_logsumexp
 torch.set_num_threads(2)
 def step(rows):
     u, v = (torch.randn(rows, 10).requires_grad_() for _ in range(2))
-    row_logsumexp(u, v, p={p}, engine={engine!r}).sum().backward()
+    row_logsumexp(PairwiseScores(u, v, p={p}), {engine!r}).sum().backward()
 step(64)  # imports and compiles
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 step(16384)

@@ -7,8 +7,8 @@ import torch
 
 
 def score(problem, i, j):
-    p, u, v, w, a, b, _ = (
-        x.tolist() if isinstance(x, torch.Tensor) else x for x in problem.pairs()
+    u, v, p, w, a, b, _ = (
+        x.tolist() if isinstance(x, torch.Tensor) else x for x in problem.scores()
     )
     terms = zip(w, u[i], v[j], strict=True)
     if p is None:

@@ -1,4 +1,6 @@
-"""Every engine gives the same loss and gradients, inside autocast and out."""
+"""Every loss is the same with every engine and under autocast, and names its wrong arguments."""
+
+import math
 
 import pytest
 import torch
@@ -7,6 +9,8 @@ from hypothesis import strategies as st
 
 from isolatent.contrast import AlignUniform, ConstantPotential, Dot, InfoNCE, Lp, NetworkPotential
 from named_losses import LOSSES, value_and_gradients
+
+H = torch.zeros(4, 2)
 
 
 def bent_network(n):
@@ -88,3 +92,77 @@ def test_autocast_changes_nothing(engine, generator):
     half = loss(h.bfloat16(), h_pos.bfloat16())
     assert half.dtype == torch.float32
     torch.testing.assert_close(half, loss(h.bfloat16().float(), h_pos.bfloat16().float()))
+
+
+def test_detached_negatives_get_no_gradient(generator):
+    h, h_pos, queue = (torch.randn(4, 3, generator=generator).requires_grad_() for _ in range(3))
+    InfoNCE(Dot())(h, h_pos, negatives=queue.detach()).backward()
+    assert queue.grad is None
+    InfoNCE(Dot())(h, h_pos, negatives=queue).backward()
+    assert queue.grad.abs().sum() > 0
+
+
+def test_potentials_are_evaluated_once_a_side(generator):
+    """Dropout in a potential must not score a pair differently above and below the line."""
+    calls = []
+
+    class Counting(ConstantPotential):
+        def forward(self, h):
+            calls.append(len(h))
+            return super().forward(h)
+
+    h, h_pos = torch.randn(2, 5, 3, generator=generator)
+    InfoNCE(Dot(), potential=Counting(), potential_pos=Counting())(h, h_pos)
+    assert calls == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: InfoNCE("dot"), TypeError, "similarity must be a Similarity"),
+        (
+            lambda: InfoNCE(Dot(), engine="cuda"),
+            ValueError,
+            "engine must be one of 'auto', 'dense'",
+        ),
+        (lambda: InfoNCE(Dot(), negatives_from="all"), ValueError, "negatives_from must be one of"),
+        (lambda: InfoNCE(Dot(), potential=3.0), TypeError, "potential must be a module or None"),
+        (lambda: InfoNCE(Lp(2, [1.0, 1.0, 1.0]))(H, H), ValueError, r"codes \(2\), got 3"),
+        (lambda: InfoNCE(Dot())(H, H[:3]), ValueError, "h and h_pos must have the same shape"),
+        (lambda: InfoNCE(Dot())(H[:0], H[:0]), ValueError, "B and n at least 1"),
+        (lambda: InfoNCE(Dot())(H.long(), H), TypeError, "h must be a tensor of floats"),
+        (lambda: InfoNCE(Dot())(H.numpy(), H), TypeError, "h must be .* got ndarray"),
+        (lambda: InfoNCE(Dot())(H, H.double()), TypeError, "h_pos must have h's dtype and device"),
+        (lambda: InfoNCE(Dot())(H, H, negatives=H[:, :1]), ValueError, "negatives must have shape"),
+        (lambda: InfoNCE(Dot())(H, H, negatives=H[None]), ValueError, "negatives must have shape"),
+        (
+            lambda: InfoNCE(Dot(), negatives_from="given")(H, H),
+            ValueError,
+            "negatives must be given",
+        ),
+        (
+            lambda: InfoNCE(Dot())(H, H, negatives=torch.zeros(4, 3, 2)),
+            ValueError,
+            "belong to the anchors.*use symmetric=False",
+        ),
+        (lambda: InfoNCE(Dot(), gather=True)(H, H), RuntimeError, "init_process_group"),
+        (
+            lambda: InfoNCE(Dot(), engine="numba")(H.to("meta"), H.to("meta")),
+            ValueError,
+            "engine='numba' works on CPU tensors only",
+        ),
+        (
+            lambda: InfoNCE(Dot())(H, H.index_fill(0, torch.tensor([2]), math.nan)),
+            ValueError,
+            "h_pos must be finite, but row 2 holds NaN",
+        ),
+        (
+            lambda: InfoNCE(Dot(), potential=torch.nn.Linear(2, 1))(H, H),
+            ValueError,
+            "a potential must map codes",
+        ),
+    ],
+)
+def test_wrong_arguments(make, error, message):
+    with pytest.raises(error, match=message):
+        make()

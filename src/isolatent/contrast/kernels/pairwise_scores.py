@@ -1,0 +1,100 @@
+r"""The scores of all pairs of rows and columns, and their reductions as the definition has them.
+
+The dense reductions store all scores in one differentiable array. They are the oracle that the
+other engines are tested against.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from isolatent.checks import check_real
+
+__all__ = ["PairwiseScores", "Reduction", "check_scores", "dense_scores", "reduce_dense"]
+
+Reduction = Literal["row_logsumexp", "row_softplus", "both_logsumexp"]
+
+
+class PairwiseScores(NamedTuple):
+    r"""The scores :math:`s_{ij} = -d(u_i, v_j) - a_i - b_j`, not yet computed.
+
+    Attributes:
+        u: Rows (B, n), float32 or float64.
+        v: Columns (M, n).
+        p: The power of the distance :math:`d = \sum_k w_k |u_k - v_k|^p`, at least 1, or None for
+            the inner product :math:`d = -\sum_k w_k u_k v_k`.
+        weights: w > 0 (n,); None for 1.
+        row_potential: a (B,); None for 0.
+        column_potential: b (M,); None for 0.
+        skip: For each row the index of one column to leave out, or -1 (B,), int64; None for -1.
+    """
+
+    u: Tensor
+    v: Tensor
+    p: float | None
+    weights: Tensor | None = None
+    row_potential: Tensor | None = None
+    column_potential: Tensor | None = None
+    skip: Tensor | None = None
+
+
+def check_scores(scores: PairwiseScores) -> PairwiseScores:
+    """Return the scores with p as a float, if shapes, dtypes, devices and values are valid."""
+    u, v, p, weights, row_potential, column_potential, skip = scores
+    if u.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"u must be a tensor of float32 or float64, got {u.dtype}")
+    if u.ndim != 2 or v.ndim != 2 or u.shape[1] != v.shape[1] or 0 in (*u.shape, *v.shape):
+        raise ValueError(
+            "u and v must have shapes (B, n) and (M, n) with B, M and n at least 1, got "
+            f"{tuple(u.shape)} and {tuple(v.shape)}"
+        )
+    expected = (
+        ("v", v, v.shape, u.dtype),
+        ("weights", weights, u.shape[1:], u.dtype),
+        ("row_potential", row_potential, u.shape[:1], u.dtype),
+        ("column_potential", column_potential, v.shape[:1], u.dtype),
+        ("skip", skip, u.shape[:1], torch.int64),
+    )
+    for name, x, shape, dtype in expected:
+        if x is None:
+            continue
+        if x.dtype != dtype:
+            raise TypeError(f"{name} must be a tensor of {dtype}, got {x.dtype}")
+        if x.shape != shape:
+            raise ValueError(f"{name} must have shape {tuple(shape)}, got {tuple(x.shape)}")
+        if x.device != u.device:
+            raise ValueError(f"{name} must be on u's device '{u.device}', got '{x.device}'")
+    if u.device.type == "cpu":  # reading values from another device would wait for it
+        if weights is not None and not bool(((weights > 0) & weights.isfinite()).all()):
+            raise ValueError(f"weights must be positive and finite, got {weights.tolist()}")
+        if skip is not None and not bool(((skip >= -1) & (skip < len(v))).all()):
+            raise ValueError(f"skip must be -1 or a column below {len(v)}, got {skip.tolist()}")
+    return scores if p is None else scores._replace(p=check_real("p", p, at_least=1))
+
+
+def dense_scores(scores: PairwiseScores) -> Tensor:
+    """Return all scores (B, M), with -inf for the pairs left out."""
+    u, v, p, weights, row_potential, column_potential, skip = scores
+    w = torch.ones_like(u[0]) if weights is None else weights
+    s = (w * u) @ v.mT if p is None else -(w * (u[:, None] - v).abs() ** p).sum(-1)
+    if row_potential is not None:
+        s = s - row_potential[:, None]
+    if column_potential is not None:
+        s = s - column_potential
+    if skip is not None:
+        left_out = skip[:, None] == torch.arange(len(v), device=v.device)
+        s = s.masked_fill(left_out, -torch.inf)  # its gradient is 0, also in an empty row
+    return s
+
+
+def reduce_dense(reduction: Reduction, scores: PairwiseScores) -> tuple[Tensor, ...]:
+    """Return the reduced values, differentiable any number of times."""
+    s = dense_scores(scores)
+    if reduction == "row_softplus":
+        return (torch.logaddexp(s, torch.zeros_like(s)).sum(1),)  # softplus(s) = log(e^s + 1)
+    if reduction == "row_logsumexp":
+        return (s.logsumexp(1),)
+    return s.logsumexp(1), s.logsumexp(0)
