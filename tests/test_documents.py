@@ -209,5 +209,5 @@ def test_traversals_are_labelled_by_the_best_factor_and_without_dead_codes():
         "correlation": [[0.1, 0.9, 0.3, 0.2], [0.8, 0.2, 0.4, 0.1]],
         "strips": {"rows": [row] * 4, "spreads": [1.0, 0.5, 0.5, 0.01]},
     }
-    labels = [label for label, _ in script("draw_strips").labelled(record)]
+    labels = [label for label, _ in script("draw_strips").labelled_rows(record)]
     assert labels == ["code 2: shape 0.90", "code 1: x 0.80", "code 3"]  # the fourth is dead

@@ -83,10 +83,12 @@ _EXPORTS = {
         "World",
     ),
     "theory": (
+        "Beliefs",
         "Guarantee",
         "derive_guarantee",
     ),
     "pairs": (
+        "Batch",
         "PairSource",
         "WorldPairs",
         "ArrayPairs",

@@ -215,8 +215,8 @@ def test_report_writes_the_page_that_reproduce_wrote(isolatent, tmp_path):
 
 
 def test_report_shows_latent_traversals(isolatent, tmp_path, monkeypatch):
-    monkeypatch.setattr("isolatent.experiments.latent_traversal.POOL", 100)
-    monkeypatch.setattr("isolatent.experiments.images.TEST_POINTS", 100)
+    monkeypatch.setattr("isolatent.experiments.latent_traversal.CANDIDATES", 100)
+    monkeypatch.setattr("isolatent.experiments.image_execution.TEST_POINTS", 100)
     (tmp_path / "mine.toml").write_text(SPRITES)
     done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
     assert done.code == 0, done.err

@@ -26,7 +26,7 @@ def write(path, **changed):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    for name, value in (("SIZES", SIZES), ("SIDE", SIDE), ("CHUNK", 50)):
+    for name, value in (("SIZES", SIZES), ("SIDE", SIDE), ("IMAGES_AT_A_TIME", 50)):
         monkeypatch.setattr(dsprites, name, value)
     monkeypatch.setenv("ISOLATENT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ISOLATENT_DATA", raising=False)

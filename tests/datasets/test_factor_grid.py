@@ -70,7 +70,7 @@ def test_channels_and_vectors_keep_their_shape():
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int64, bool])
 def test_zeros_and_ones_of_any_dtype_are_shown_unscaled(dtype, tmp_path, monkeypatch):
-    monkeypatch.setattr(factor_grid, "CHUNK", 40)  # two images of 16 pixels at a time
+    monkeypatch.setattr(factor_grid, "SCANNED_VALUES", 40)  # two images of 16 pixels at a time
     bits = np.zeros((5, 4, 4), dtype)
     bits[4, 3, 3] = 1
     np.save(tmp_path / "bits.npy", bits)

@@ -102,5 +102,5 @@ def test_models_are_built_with_the_given_parameters():
     assert isinstance(ada, AdaGVAE)
     assert ada.beta == 2.0
     contrastive = ImageModelSpec(method="alignuniform", alpha=0.99, p=2.0).build({}, seed=0)
-    assert (contrastive.loss.alpha, contrastive.loss.own) == (0.99, True)
+    assert (contrastive.loss.alpha, contrastive.loss.include_self) == (0.99, True)
     assert (contrastive.conditional, contrastive.encoder) == ("normal", "conv")

@@ -29,7 +29,7 @@ def small():
 def test_a_run_records_scores_and_a_latent_traversal(small, image_cell, monkeypatch, method):
     pairs = FactorPairs(small, LaplaceTransitions())
     monkeypatch.setattr(ImageWorldSpec, "build", lambda self: pairs)
-    for name, value in {"N_TRAIN": 200, "N_HELD_OUT": 100, "TEST_POINTS": 200}.items():
+    for name, value in {"N_TRAIN": 200, "N_TEST": 100, "TEST_POINTS": 200}.items():
         monkeypatch.setattr(image_execution, name, value)
     monkeypatch.setattr("isolatent.experiments.latent_traversal.CANDIDATES", 200)
     encoders = []

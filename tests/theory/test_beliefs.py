@@ -18,9 +18,9 @@ from isolatent.theory import (
     SPACES,
     Beliefs,
     Uncovered,
-    count_factors,
     derive_guarantee,
 )
+from isolatent.theory.world_beliefs import count_factors
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -119,12 +119,12 @@ def test_beliefs_of_a_world_name_what_a_theorem_names(space, marginal, condition
 
 
 @dataclass(frozen=True)
-class Cube(iso.Box):
+class _UserBox(iso.Box):
     """A user's own space."""
 
 
 @dataclass(frozen=True)
-class Sharp(iso.Laplace):
+class _UserLaplace(iso.Laplace):
     """A user's own distribution."""
 
 
@@ -139,8 +139,8 @@ class Sharp(iso.Laplace):
         ),
         (iso.Sphere(3), iso.ShellNormal(5.0), "conditional ShellNormal("),
         (iso.Box(2), iso.Laplace([0.1, 0.2]), "conditional Laplace("),
-        (Cube(2), iso.Normal(0.1), "space Cube("),
-        (iso.Box(2), Sharp(0.1), "conditional Sharp("),
+        (_UserBox(2), iso.Normal(0.1), "space _UserBox("),
+        (iso.Box(2), _UserLaplace(0.1), "conditional _UserLaplace("),
     ],
 )
 def test_what_no_theorem_names_is_described_and_has_a_card(space, conditional, uncovered):

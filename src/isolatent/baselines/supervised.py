@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -39,6 +40,7 @@ class _KnowsFactors(Protocol):
     def sample_known(self, batch_size: int, generator: Generator) -> KnownPairs: ...
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SupervisedEncoder(NetworkEstimator):
     r"""The encoder of :class:`isolatent.ContrastiveICA`, trained to minimise :math:`E|f(x) - z|^2`.
 
@@ -76,32 +78,12 @@ class SupervisedEncoder(NetworkEstimator):
         (5, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        space: str = "euclidean",
-        encoder: str = "mlp",
-        max_steps: int = 5000,
-        batch_size: int = 1024,
-        learning_rate: float = 2e-2,
-        random_state: int | np.random.RandomState | None = 0,
-        accelerator: str = "auto",
-        devices: int = 1,
-        num_nodes: int = 1,
-        precision: str = "32-true",
-    ) -> None:
-        self.n_components = n_components
-        self.space = space
-        self.encoder = encoder
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.accelerator = accelerator
-        self.devices = devices
-        self.num_nodes = num_nodes
-        self.precision = precision
+    space: str = "euclidean"
+    encoder: str = "mlp"
+    max_steps: int = 5000
+    batch_size: int = 1024
+    learning_rate: float = 2e-2
+    random_state: int | np.random.RandomState | None = 0
 
     def fit(
         self,

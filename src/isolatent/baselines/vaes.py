@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -43,6 +44,7 @@ NO_CHECK = (
 )
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class VariationalEstimator(NetworkEstimator):
     """A variational autoencoder with the interface of :class:`isolatent.ContrastiveICA`.
 
@@ -72,32 +74,12 @@ class VariationalEstimator(NetworkEstimator):
 
     _gap: ClassVar[str] = NO_CHECK
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        beta: float = 1.0,
-        noise: float = 0.1,
-        max_steps: int = 30_000,
-        batch_size: int = 32,
-        learning_rate: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        accelerator: str = "auto",
-        devices: int = 1,
-        num_nodes: int = 1,
-        precision: str = "32-true",
-    ) -> None:
-        self.n_components = n_components
-        self.beta = beta
-        self.noise = noise
-        self.max_steps = max_steps
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.random_state = random_state
-        self.accelerator = accelerator
-        self.devices = devices
-        self.num_nodes = num_nodes
-        self.precision = precision
+    n_components: int = field(default=10, kw_only=False)
+    beta: float = 1.0
+    noise: float = 0.1
+    max_steps: int = 30_000
+    batch_size: int = 32
+    learning_rate: float = 1e-4
 
     @abstractmethod
     def _loss(self, model: Autoencoder, x: Tensor, noise: Tensor) -> Tensor:
@@ -293,6 +275,7 @@ class BetaVAE(VariationalEstimator):
         return _UnrelatedRows(self._as_array(X, reset))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class _PairVAE(VariationalEstimator):
     """A VAE that uses pairs; an array alone is a recording.
 
@@ -303,38 +286,10 @@ class _PairVAE(VariationalEstimator):
     The other arguments are those of :class:`VariationalEstimator`.
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        beta: float = 1.0,
-        noise: float = 0.1,
-        lag: int | Sequence[int] = 1,
-        max_steps: int = 30_000,
-        batch_size: int = 32,
-        learning_rate: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        accelerator: str = "auto",
-        devices: int = 1,
-        num_nodes: int = 1,
-        precision: str = "32-true",
-    ) -> None:
-        super().__init__(
-            n_components,
-            beta=beta,
-            noise=noise,
-            max_steps=max_steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            random_state=random_state,
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=num_nodes,
-            precision=precision,
-        )
-        self.lag = lag
+    lag: int | Sequence[int] = 1
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SlowVAE(_PairVAE):
     r"""The VAE whose codes change little and seldom within a pair (`klindt2021`).
 
@@ -368,40 +323,8 @@ class SlowVAE(_PairVAE):
         (100, 2)
     """
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        beta: float = 1.0,
-        gamma: float = 10.0,
-        rate: float = 6.0,
-        noise: float = 0.1,
-        lag: int | Sequence[int] = 1,
-        max_steps: int = 30_000,
-        batch_size: int = 32,
-        learning_rate: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        accelerator: str = "auto",
-        devices: int = 1,
-        num_nodes: int = 1,
-        precision: str = "32-true",
-    ) -> None:
-        super().__init__(
-            n_components,
-            beta=beta,
-            noise=noise,
-            lag=lag,
-            max_steps=max_steps,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            random_state=random_state,
-            accelerator=accelerator,
-            devices=devices,
-            num_nodes=num_nodes,
-            precision=precision,
-        )
-        self.gamma = gamma
-        self.rate = rate
+    gamma: float = 10.0
+    rate: float = 6.0
 
     def _check(self) -> None:
         super()._check()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["print_experiments", "run_reproduce", "run_results", "write_overview"]
 
 TABLE_MARK = "<!-- written by isolatent reproduce -->"  # the first line of our tables
-SUFFIXES = {".md": "markdown", ".csv": "csv", ".parquet": "parquet", ".png": "figure"}
+EXPORT_FORMATS = {".md": "markdown", ".csv": "csv", ".parquet": "parquet", ".png": "figure"}
 
 
 def print_experiments() -> None:
@@ -129,14 +129,15 @@ def run_results(
 
     if kind is not None:
         check_one_of("--format", kind, FORMATS)
-    elif target is not None and target.suffix not in SUFFIXES:
+    elif target is not None and target.suffix not in EXPORT_FORMATS:
         raise ValueError(
-            f"--export must end in {', '.join(SUFFIXES)} without --format, got {str(target)!r}"
+            f"--export must end in {', '.join(EXPORT_FORMATS)} without --format, "
+            f"got {str(target)!r}"
         )
     if target is None and kind == "parquet":
         raise ValueError("--export must be given with --format parquet")
     if target is not None:
-        kind = kind or SUFFIXES[target.suffix]
+        kind = kind or EXPORT_FORMATS[target.suffix]
         check_writable("--export", target, overwrite or (kind == "markdown" and _is_table(target)))
     results = read_results(directory)
     if not results:

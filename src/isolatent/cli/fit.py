@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["check_out", "command_line", "is_first_process", "resume_advice", "run_fit"]
 
 MAX_DEFAULT_COMPONENTS = 10
-LOSS_NAMES = ("infonce", "aninfonce", "nce", "scl", "nwj")
+FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 
 
@@ -95,7 +95,7 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
 
 def _check_options(options: dict[str, Any], log: str | None) -> None:
     """Raise an error that names the first invalid option."""
-    check_one_of("--loss", options["loss"], LOSS_NAMES)
+    check_one_of("--loss", options["loss"], FIT_LOSSES)
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     minima = {"n_components": 1, "max_steps": 1, "batch_size": 2, "lag": 1}
@@ -222,11 +222,9 @@ def _summary(observed: Observations, beliefs: Beliefs, model: ContrastiveICA) ->
         what += f", lag up to {model.lag}"
     if observed.groups is not None:
         what += f", {len(_session_lengths(observed))} sessions"
-    power = "" if beliefs.p is None else f" with p = {beliefs.p:g}"
     return (
         f"{what}, {columns} columns\n"
-        f"{model.n_components} components; {beliefs.space}, {beliefs.marginal} marginal, "
-        f"{beliefs.conditional} conditional{power}; loss {model.loss}, seed {model.random_state}"
+        f"{model.n_components} components; {beliefs}; loss {model.loss}, seed {model.random_state}"
     )
 
 

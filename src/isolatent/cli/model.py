@@ -186,10 +186,8 @@ def _page_of_model(
 
 
 def _facts(model: ContrastiveICA) -> dict[str, str]:
-    power = "" if model.p is None else f" with p = {model.p:g}"
     facts = {
-        "beliefs": f"{model.space}, {model.marginal} marginal, "
-        f"{model.conditional} conditional{power}",
+        "beliefs": str(model.beliefs_),
         "sizes": f"{model.n_features_in_} columns to {model.n_components} components",
     }
     names = getattr(model, "feature_names_in_", None)

@@ -21,7 +21,7 @@ __all__ = ["load_dsprites"]
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
 SIDE = 64
-CHUNK = 4096  # images unpacked at a time: 16 MB
+IMAGES_AT_A_TIME = 4096  # images unpacked at a time: 16 MB
 
 
 def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = True) -> FactorArray:
@@ -91,8 +91,8 @@ def _pack(path: Path, sizes: Sequence[int], side: int) -> NDArray[np.uint8]:
 
 def _packed(path: Path, file: IO[bytes], count: int, pixels: int) -> NDArray[np.uint8]:
     bits = np.empty((count, pixels // 8), np.uint8)
-    for start in range(0, count, CHUNK):
-        stop = min(start + CHUNK, count)
+    for start in range(0, count, IMAGES_AT_A_TIME):
+        stop = min(start + IMAGES_AT_A_TIME, count)
         part = _read(path, "imgs", file, (stop - start) * pixels)
         images = np.frombuffer(part, np.uint8).reshape(-1, pixels)
         if images.max() > 1:

@@ -20,7 +20,7 @@ __all__ = ["FactorArray", "FactorWorld", "check_factors"]
 
 LARGEST_GRID = 2**62  # cells, so that an index fits in 64 bits
 CHANNELS = (1, 3, 4)  # numbers of channels by which a channels-last layout is recognised
-CHUNK = 2**22  # numbers read at a time
+SCANNED_VALUES = 2**22  # numbers read at a time
 
 
 def check_factors(name: str, value: Tensor | ArrayLike, sizes: Sequence[int]) -> Tensor:
@@ -257,6 +257,6 @@ def _above_one(images: NDArray[Any] | PackedImages) -> bool:
     """Return whether images are integers with a value above 1."""
     if images.dtype.kind not in "iu" or isinstance(images, PackedImages) or not images.size:
         return False
-    rows = max(1, CHUNK // math.prod(images.shape[1:]))
+    rows = max(1, SCANNED_VALUES // math.prod(images.shape[1:]))
     starts = range(0, len(images), rows)
     return any(images[start : start + rows].max() > 1 for start in starts)

@@ -16,9 +16,9 @@ from isolatent.parallel import map_ranges, max_threads
 __all__ = ["Shapes3D"]
 
 SIZE = 64
-IMAGES_PER_THREAD = 256  # least number, 10 ms of work, for which another thread pays off
+ROOMS_PER_THREAD = 256  # least number, 10 ms of work, for which another thread pays off
 BODIES = ("cube", "cylinder", "sphere", "capsule")
-RADIUS = np.array([0.62, 0.65, 0.8, 0.55])  # half a side for the cube
+OBJECT_RADIUS = np.array([0.62, 0.65, 0.8, 0.55])  # half a side for the cube
 HEIGHT = np.array([1.24, 1.4, 1.6, 1.9])
 CAMERA = np.array([0.0, 2.2, 4.6])
 TARGET = np.array([0.0, 0.85, 0.0])
@@ -69,14 +69,19 @@ class Shapes3D(FactorWorld):
         azimuths = self.values[5][seen]
         shade, reach = np.empty((2, len(seen), SIZE, SIZE))
         empty_rooms(azimuths, rays, CAMERA, shade, reach)
-        columns = (np.ascontiguousarray(shape), sizes * RADIUS[shape], sizes * HEIGHT[shape], view)
+        columns = (
+            np.ascontiguousarray(shape),
+            sizes * OBJECT_RADIUS[shape],
+            sizes * HEIGHT[shape],
+            view,
+        )
         out = np.empty((len(factors), *self.observation_shape), np.float32)
 
         def work(_: int, first: int, last: int) -> None:
             room = (azimuths, shade, reach, rays, CAMERA)
             cast(*columns, colours, *room, first, last, out)
 
-        map_ranges(work, len(out), min(max_threads(), len(out) // IMAGES_PER_THREAD))
+        map_ranges(work, len(out), min(max_threads(), len(out) // ROOMS_PER_THREAD))
         return torch.from_numpy(out)
 
     def __repr__(self) -> str:

@@ -31,11 +31,11 @@ FIRST, RANGE = 16.5, 31.0  # a sprite's centre is at 16.5 + 31 x pixels, so a gr
 WINDOW = 32  # side in pixels of a window that holds any sprite of the grid
 CORNER = int(FIRST) - 15  # of the window at the first position
 COMPARED = 64  # images of the packed grid that are compared with rendered ones
-IMAGES_PER_THREAD = 1024  # least number, 2 to 4 ms of work, for which another thread pays off
+SPRITES_PER_THREAD = 1024  # least number, 2 to 4 ms of work, for which another thread pays off
 
 SIZES = (len(SHAPES), 6, 40, 32, 32)
 LATENTS = ("scale", "orientation", "x", "y")  # of the mixing
-ROUNDING = 1e-4  # how far a latent of the mixing may lie outside [0, 1]
+LATENT_TOLERANCE = 1e-4  # how far a latent of the mixing may lie outside [0, 1]
 
 Array = NDArray[Any]
 
@@ -254,7 +254,7 @@ class SpriteMixing(Mixing):
 
     def _mix(self, z: Tensor) -> Tensor:
         inside = z.clamp(0, 1)
-        if not bool(((z - inside).abs() <= ROUNDING).all()):
+        if not bool(((z - inside).abs() <= LATENT_TOLERANCE).all()):
             raise ValueError(
                 f"z must lie in [0, 1] for {self!r}, got {float(z.min())} … {float(z.max())}"
             )
@@ -285,7 +285,7 @@ def _draw(antialias: bool, out: Array, *factors: Array) -> None:
     def work(_: int, first: int, last: int) -> None:
         kernel(*outlines(), *columns, first, last, out)
 
-    map_ranges(work, len(out), min(max_threads(), len(out) // IMAGES_PER_THREAD))
+    map_ranges(work, len(out), min(max_threads(), len(out) // SPRITES_PER_THREAD))
 
 
 def _shapes(value: ArrayLike | Tensor) -> NDArray[np.int64]:

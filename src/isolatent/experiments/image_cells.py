@@ -33,7 +33,7 @@ IMAGE_SETS = ("sprites", "dsprites")
 PAIR_TYPES = ("uni", "lap", "nat")
 CONTRASTIVE = ("alignuniform", "infonce")
 VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
-IMAGE_ENCODERS = ("conv", "pooled")
+CELL_ENCODERS = ("conv", "pooled")
 METHODS = (*CONTRASTIVE, *VAES)
 VAE_PARAMETERS = ("max_steps", "batch_size", "learning_rate")
 IMAGE_METRICS = (
@@ -128,7 +128,7 @@ class ImageModelSpec(Spec):
     n_components: int = Field(default=10, ge=2)
     p: float | None = Field(default=None, ge=1)
     alpha: float | None = Field(default=None, gt=0, lt=1)
-    encoder: Annotated[str, one_of(IMAGE_ENCODERS)] = "conv"
+    encoder: Annotated[str, one_of(CELL_ENCODERS)] = "conv"
     beta: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")

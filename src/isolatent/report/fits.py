@@ -161,9 +161,8 @@ def _learned(model: ContrastiveICA) -> tuple[float, ...]:
 
 
 def _facts(model: ContrastiveICA) -> Facts:
-    power = "" if model.p is None else f", p = {model.p:g}"
     facts = [
-        ("Beliefs", f"{model.space}, {model.marginal} marginal, {model.conditional}{power}"),
+        ("Beliefs", str(model.beliefs_)),
         ("Sizes", f"{model.n_features_in_} columns to {model.n_components} components"),
     ]
     history = model.history_

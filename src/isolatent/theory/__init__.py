@@ -9,7 +9,6 @@ from isolatent.theory.beliefs import (
     SPACES,
     Beliefs,
     Uncovered,
-    count_factors,
 )
 from isolatent.theory.guarantee import Guarantee, derive_guarantee, weight_blocks
 from isolatent.theory.invariances import INVARIANCES
@@ -27,7 +26,6 @@ __all__ = [
     "Beliefs",
     "Guarantee",
     "Uncovered",
-    "count_factors",
     "derive_guarantee",
     "weight_blocks",
 ]

@@ -6,28 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from isolatent.checks import check_one_of, check_real, check_scale
-from isolatent.datasets import (
-    FactorWorld,
-    LaplaceTransitions,
-    RecordedTransitions,
-    UniformFactorChange,
-)
-from isolatent.worlds import (
-    AnisotropicNormal,
-    Box,
-    CubeGrid,
-    Distribution,
-    Euclidean,
-    GeneralizedNormal,
-    HollowBall,
-    Laplace,
-    Normal,
-    Space,
-    Sphere,
-    Uniform,
-    VonMisesFisher,
-    World,
-)
 
 __all__ = [
     "CONDITIONALS",
@@ -37,7 +15,6 @@ __all__ = [
     "SPACES",
     "Beliefs",
     "Uncovered",
-    "count_factors",
 ]
 
 SPACES = ("sphere", "box", "euclidean", "cubegrid", "hollowball")
@@ -55,13 +32,6 @@ DEFAULTS = {
     "hollowball": ("uniform", "normal"),
 }
 EXPONENTS = {"normal": 2.0, "laplace": 1.0, "anisotropic": 2.0}
-SPACE_NAMES: dict[type[Space], str] = {
-    Sphere: "sphere",
-    Box: "box",
-    Euclidean: "euclidean",
-    CubeGrid: "cubegrid",
-    HollowBall: "hollowball",
-}
 
 
 class Uncovered(str):
@@ -159,24 +129,13 @@ class Beliefs:
             >>> Beliefs.of(world).space
             'Product(Box(n=2, low=0.0, high=1.0), Sphere(n=2, radius=1.0))'
         """
-        source, world = world, getattr(world, "world", world)
-        if isinstance(world, FactorWorld):
-            return _of_factor_world(cls, source, world)
-        if not isinstance(world, World):
-            raise TypeError(f"world must be a World or a pair source with one, got {source!r}")
-        space = SPACE_NAMES.get(type(world.space)) or Uncovered(repr(world.space))
-        marginal: str = Uncovered(repr(world.marginal))
-        if type(world.marginal) is Uniform:
-            marginal = "uniform"
-        elif type(world.marginal) is Normal:
-            marginal = "normal"
-        ways = getattr(source, "conditionals", None) or (world.conditional,)
-        found = [_conditional_of(way, space, world.space.n) for way in ways]
-        if any(way != found[0] for way in found):
-            if {way["conditional"] for way in found} == {"anisotropic"}:
-                return cls(space, marginal, "anisotropic")
-            return cls(space, marginal, Uncovered(" or ".join(map(repr, ways))))
-        return cls(space, marginal, **found[0])
+        from isolatent.theory.world_beliefs import beliefs_of  # which imports worlds, and torch
+
+        return beliefs_of(world)
+
+    def __str__(self) -> str:
+        power = "" if self.p is None else f" with p = {self.p:g}"
+        return f"{self.space}, {self.marginal} marginal, {self.conditional} conditional{power}"
 
     @property
     def exponent(self) -> float | None:
@@ -220,63 +179,5 @@ class Beliefs:
         return "constant" if self.conditional == "vmf" else "learned"
 
 
-def count_factors(world: Any) -> int:
-    """Return the number of factors of a world, or of the world of a pair source."""
-    world = getattr(world, "world", world)
-    return int(world.n_factors if isinstance(world, FactorWorld) else world.n_latents)
-
-
 def _check_name(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     return value if isinstance(value, Uncovered) else check_one_of(name, value, allowed)
-
-
-def _conditional_of(conditional: Distribution, space: str, n: int) -> dict[str, Any]:
-    """Return the fields of Beliefs that a conditional distribution determines."""
-    if type(conditional) is VonMisesFisher:
-        return {"conditional": "vmf"}
-    if type(conditional) is AnisotropicNormal:
-        weights = _per_factor(conditional.weights, n)
-        if len(set(weights)) > 1:
-            return {"conditional": "anisotropic", "weights": weights}
-        # With equal weights, exp(-λ|z' - z|²/2) on a sphere is a vMF density.
-        return {"conditional": "vmf" if space == "sphere" else "normal"}
-    if type(conditional) in (GeneralizedNormal, Normal, Laplace):
-        assert isinstance(conditional, GeneralizedNormal)
-        p, scales = float(conditional.p), _per_factor(conditional.scale, n)
-        if len(set(scales)) > 1 and p == 2:
-            weights = tuple(2 / scale**2 for scale in scales)
-            return {"conditional": "anisotropic", "weights": weights}
-        if len(set(scales)) == 1:
-            if p in (1.0, 2.0):
-                return {"conditional": "laplace" if p == 1 else "normal"}
-            return {"conditional": "gennorm", "p": p}
-    return {"conditional": Uncovered(repr(conditional))}
-
-
-def _of_factor_world(cls: type[Beliefs], source: Any, world: FactorWorld) -> Beliefs:
-    """Return the beliefs that hold on a grid of factors, whose pairs come from transitions."""
-    names = [
-        name
-        for name, categorical in zip(world.names, world.categorical, strict=True)
-        if categorical
-    ]
-    space = f"a grid of {world.n_factors} factors"
-    if getattr(source, "continuous", False):
-        space = f"{world.n_factors} factors, some of them on a grid"
-    if names:
-        space += f" with the category {' and '.join(names)}"
-    transitions = getattr(source, "transitions", None)
-    if names and transitions is not None and not isinstance(transitions, UniformFactorChange):
-        space += ", which is the same within a pair"
-    conditional: str = Uncovered(repr(transitions))
-    if isinstance(transitions, UniformFactorChange):
-        conditional = Uncovered("a change to any other value, which depends on no distance")
-    elif isinstance(transitions, RecordedTransitions):
-        conditional = Uncovered("recorded steps, whose density is not known")
-    elif isinstance(transitions, LaplaceTransitions):
-        conditional = "laplace"
-    return cls(Uncovered(space), "uniform", conditional)
-
-
-def _per_factor(value: float | tuple[float, ...], n: int) -> tuple[float, ...]:
-    return tuple(map(float, value)) if isinstance(value, tuple) else (float(value),) * n

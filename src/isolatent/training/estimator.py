@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +21,8 @@ from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
 from isolatent.encoders.chunks import device_of, dtype_of
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
-from isolatent.theory import Beliefs, Guarantee, count_factors
+from isolatent.theory import Beliefs, Guarantee
+from isolatent.theory.world_beliefs import count_factors
 from isolatent.training.assembly import (
     ENCODERS,
     build_encoder,
@@ -51,6 +52,7 @@ NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 SCORE_BATCH_SIZE = 512
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ContrastiveICA(NetworkEstimator):
     r"""Recover latent factors from positive pairs.
 
@@ -107,40 +109,15 @@ class ContrastiveICA(NetworkEstimator):
         (5, 3)
     """
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        space: str = "sphere",
-        marginal: str | None = None,
-        conditional: str | None = None,
-        p: float | None = None,
-        loss: str | nn.Module = "infonce",
-        potentials: str | None = None,
-        encoder: str | nn.Module = "mlp",
-        lag: int | Sequence[int] = 1,
-        recipe: Recipe | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        accelerator: str = "auto",
-        devices: int = 1,
-        num_nodes: int = 1,
-        precision: str = "32-true",
-    ) -> None:
-        self.n_components = n_components
-        self.space = space
-        self.marginal = marginal
-        self.conditional = conditional
-        self.p = p
-        self.loss = loss
-        self.potentials = potentials
-        self.encoder = encoder
-        self.lag = lag
-        self.recipe = recipe
-        self.random_state = random_state
-        self.accelerator = accelerator
-        self.devices = devices
-        self.num_nodes = num_nodes
-        self.precision = precision
+    space: str = "sphere"
+    marginal: str | None = None
+    conditional: str | None = None
+    p: float | None = None
+    loss: str | nn.Module = "infonce"
+    potentials: str | None = None
+    encoder: str | nn.Module = "mlp"
+    lag: int | Sequence[int] = 1
+    recipe: Recipe | None = None
 
     def fit(
         self,

@@ -6,7 +6,7 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any
 
@@ -47,16 +47,30 @@ class TrainedRun:
     modules: nn.ModuleDict
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NetworkEstimator(
     ObservationsMixin, Stored, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
-    """An estimator that trains a network: resumable, on any device, in one or more processes."""
+    """An estimator that trains a network: resumable, on any device, in one or more processes.
 
-    accelerator: str
-    devices: int
-    num_nodes: int
-    precision: str
-    history_: list[Step]
+    Estimators are dataclasses: their parameters are the fields, which the generated constructor
+    stores, as scikit-learn asks for.
+
+    Args:
+        n_components: Number of codes.
+        random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
+        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        devices: Number of devices, or of processes on the CPU, on this machine.
+        num_nodes: Number of machines.
+        precision: ``"32-true"``, or ``"bf16-mixed"`` to run networks in bfloat16.
+    """
+
+    n_components: int = field(default=2, kw_only=False)
+    random_state: int | np.random.RandomState | None = None
+    accelerator: str = "auto"
+    devices: int = 1
+    num_nodes: int = 1
+    precision: str = "32-true"
 
     @abstractmethod
     def code_module(self) -> nn.Module:

@@ -24,7 +24,7 @@ __all__ = [
     "sample_point_batches",
 ]
 
-CHUNK = 1000  # batches whose codes are gathered at a time
+BATCHES_AT_A_TIME = 1000  # batches whose codes are gathered at a time
 
 
 def beta_vae_score(
@@ -331,4 +331,7 @@ def _accuracy(hits: npt.NDArray[np.bool_]) -> Statistic:
 
 def _chunks(index: Indices) -> list[Indices]:
     """Return the rows in parts, to bound the memory of their codes."""
-    return [index[start : start + CHUNK] for start in range(0, len(index), CHUNK)]
+    return [
+        index[start : start + BATCHES_AT_A_TIME]
+        for start in range(0, len(index), BATCHES_AT_A_TIME)
+    ]

@@ -16,7 +16,7 @@ from isolatent.theory.invariances import check_guarantee
 
 __all__ = ["MutualInformation", "mig", "mig_statistic", "mutual_information", "top_two"]
 
-ROUNDING = 1e-12  # nats; smaller mutual information is the rounding of a zero
+BIN_TOLERANCE = 1e-12  # nats; smaller mutual information is the rounding of a zero
 
 
 def mig(
@@ -119,7 +119,7 @@ def mutual_information(sample: Sample, n_bins: int = 20) -> MutualInformation:
     terms = ratio.ravel()[cell]
     mutual = terms.mean(axis=0)
     surprisal = np.stack([surprisal[f, classes[:, f]] for f in range(factors)], axis=1)
-    mutual = np.where(mutual > ROUNDING, mutual, 0.0)
+    mutual = np.where(mutual > BIN_TOLERANCE, mutual, 0.0)
     return MutualInformation(mutual, surprisal.mean(axis=0), terms, surprisal)
 
 
