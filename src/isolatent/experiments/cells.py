@@ -29,7 +29,7 @@ from isolatent.worlds.declaration import from_dict
 
 __all__ = [
     "APPROACHES",
-    "SCORE_NAMES",
+    "LATENT_METRICS",
     "Cell",
     "CellFields",
     "ModelSpec",
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 APPROACHES = ("identity", "supervised", "unsupervised")
-SCORE_NAMES = ("linear_r2", "mcc", "block_r2", "block_mcc")
+LATENT_METRICS = ("linear_r2", "mcc", "block_r2", "block_mcc")
 BLOCK_METRIC = re.compile(r"linear_r2_block([1-9]\d*)")
 MEASURES = ("total_variation", "gradient_noise")
 # The losses of the estimator, and an ensemble with one AnInfoNCE for each conditional.
@@ -213,10 +213,10 @@ def _declared(written: Any) -> dict[str, Any]:
 
 
 def _metric(value: Any) -> Any:
-    """Accept a name in ``SCORE_NAMES``, or the R² of one block, such as ``"linear_r2_block1"``."""
+    """Accept a name in ``LATENT_METRICS``, or the R² of one block, such as ``"linear_r2_block1"``."""
     if isinstance(value, str) and BLOCK_METRIC.fullmatch(value):
         return value
-    return _check_choice(value, (*SCORE_NAMES, "linear_r2_block1"))
+    return _check_choice(value, (*LATENT_METRICS, "linear_r2_block1"))
 
 
 def _ways(written: Any) -> list[dict[str, Any]]:
