@@ -85,7 +85,9 @@ def work(directory, steps, kills):
         history = broken_run(name, steps, kills, directory / name, rng)
         ended = (directory / name / "model" / "model.safetensors").read_bytes()
         results[name] = {"same": ended == whole, "history": history}
-        results[name]["without_information"] = sum(step.information is None for step in model.history_)
+        results[name]["without_information"] = sum(
+            step.information is None for step in model.history_
+        )
     history = broken_run("array", steps, 1, directory / "interrupted", rng, signal.SIGINT)
     ended = (directory / "interrupted" / "model" / "model.safetensors").read_bytes()
     whole = (directory / "array-whole" / "model.safetensors").read_bytes()

@@ -55,7 +55,11 @@ def case(name, steps=30):
         return model, related_rows(), {}
     settings, data, options = contrastive_case(name)
     recipe = {"max_steps": steps, "batch_size": 32, "warmup": 5} | settings.pop("recipe", {})
-    return iso.ContrastiveICA(recipe=iso.Recipe(**recipe), random_state=3, **settings), data, options
+    return (
+        iso.ContrastiveICA(recipe=iso.Recipe(**recipe), random_state=3, **settings),
+        data,
+        options,
+    )
 
 
 def contrastive_case(name):
