@@ -1,9 +1,9 @@
 """The guarantee says before a run which of the papers' rows are theorems, and which scores fail."""
 
 import pytest
-from isolatent.experiments.predictions import expected_guarantee
 
 from isolatent.experiments import find_experiment, list_experiments
+from isolatent.experiments.predictions import expected_guarantee
 
 
 def cards(name):

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
+from torch import Generator
+
+from isolatent.contrast import AnInfoNCE
 from isolatent.experiments.variants import (
     EnsembleByRow,
     NegativesOfAnchors,
     OwnNegatives,
     SeveralWays,
 )
-from torch import Generator
-
-from isolatent.contrast import AnInfoNCE
 from isolatent.worlds import AnisotropicNormal, Box, Identity, Normal, Sphere, Uniform, World
 
 

@@ -105,7 +105,8 @@ def test_double_precision_is_saved(tmp_path):
 
 def test_feature_names_are_saved(tmp_path):
     frame = pd.DataFrame(X, columns=["a", "b", "ç"])
-    loaded = save_and_compare(fitted(frame), tmp_path, frame)
+    frame_pos = pd.DataFrame(X_POS, columns=frame.columns)
+    loaded = save_and_compare(fitted(frame, frame_pos), tmp_path, frame)
     assert loaded.feature_names_in_.tolist() == ["a", "b", "ç"]
     with pytest.raises(ValueError, match="feature names"):
         loaded.transform(frame[["b", "a", "ç"]])
