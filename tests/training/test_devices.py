@@ -3,9 +3,11 @@
 import json
 import math
 import os
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -160,6 +162,13 @@ def work(directory, devices, names):
     torch.distributed.destroy_process_group()
 
 
+def start(command, environment):
+    """Start a process in a group of its own, so that all its children can be killed."""
+    return subprocess.Popen(
+        command, env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
 @pytest.fixture(
     scope="module", params=["launched", pytest.param("torchrun", marks=pytest.mark.slow)]
 )
@@ -169,7 +178,7 @@ def together(request, tmp_path_factory):
     plain = os.environ | {"PYTHONWARNINGS": "ignore"}
     command = [sys.executable, __file__, str(directory)]
     if request.param == "launched":
-        workers = [subprocess.Popen([*command, "2", *QUICK], env=plain, stderr=subprocess.DEVNULL)]
+        workers = [start([*command, "2", *QUICK], plain)]
     else:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -177,14 +186,18 @@ def together(request, tmp_path_factory):
         shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
         shared |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
         workers = [
-            subprocess.Popen(
+            start(
                 [*command, "1", *CASES],
-                env=plain | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stderr=subprocess.DEVNULL,
+                plain | shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
             )
             for rank in range(2)
         ]
-    assert all(worker.wait(timeout=240) == 0 for worker in workers)
+    try:
+        assert all(worker.wait(timeout=240) == 0 for worker in workers)
+    finally:
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.killpg(worker.pid, signal.SIGKILL)  # also those that fabric started
     names = QUICK if request.param == "launched" else list(CASES)
     found = [json.loads((directory / f"{rank}.json").read_text()) for rank in (0, 1)]
     return directory, names, found

@@ -127,7 +127,7 @@ def test_all_parts_of_a_batch_are_moved_to_the_device():
 def test_models_of_single_precision_hold_no_double(name):
     model, data, options = case(name, steps=2)
     model.fit(*data, **options)
-    modules = [model.code_module(), *([model.loss_] if hasattr(model, "loss_") else [])]
+    modules = [value for value in vars(model).values() if isinstance(value, torch.nn.Module)]
     for module in modules:
         tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         assert {key for key, t in tensors.items() if t.dtype == torch.float64} == set()
