@@ -87,7 +87,7 @@ def test_a_model_is_loaded_by_its_own_class_only(baseline, tmp_path):
     tensors, record = read_pair(tmp_path / "model")
     del tensors[min(tensors)]
     write_pair(tmp_path / "model", tensors, record)
-    with pytest.raises(DamagedFileError, match=f"does not fit a {name}"):
+    with pytest.raises(DamagedFileError, match=f"does not fit the {name}"):
         type(baseline).load(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""An encoder that is told the truth inverts what it can invert."""
+"""A supervised encoder recovers the factors that its observations determine."""
 
 import math
 
@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from isolatent.baselines import SupervisedEncoder, supervised
 from isolatent.datasets import FactorArray, LaplaceTransitions, render_sprites
+from isolatent.encoders import chunks
 from isolatent.evaluation import linear_r2, mcc
 from isolatent.pairs import FactorPairs, WorldPairs
 from isolatent.worlds import Box, Euclidean, InvertibleMLP, Laplace, Normal, Sphere, Uniform, World
@@ -22,7 +23,7 @@ WORLDS = {
 
 
 @pytest.mark.parametrize("space", WORLDS)
-def test_it_beats_the_observations(space, generator):
+def test_factors_are_recovered_better_than_by_the_observations(space, generator):
     world = World(*WORLDS[space], Normal(0.1), InvertibleMLP(layers=2), seed=0)
     model = SupervisedEncoder(3, space=space, **SHORT).fit(world)
     z = world.sample_anchors(2000, generator)
@@ -31,7 +32,7 @@ def test_it_beats_the_observations(space, generator):
     assert mcc(z, model.transform(x)) > 0.98
 
 
-def test_arrays_do_as_well_as_a_world_and_a_seed_fixes_all(generator):
+def test_arrays_do_as_well_as_a_world_and_a_seed_determines_the_model(generator):
     world = World(Box(2), Uniform(), Normal(0.1), InvertibleMLP(layers=2), seed=0)
     z = world.sample_anchors(3000, generator)
     x = world.observe(z)
@@ -51,7 +52,7 @@ def test_factors_must_be_given():
 
 
 @pytest.mark.parametrize("shape", [(50, 3), (50, 1, 16, 16)])
-def test_what_is_not_finite_is_refused_before_training(shape, generator):
+def test_values_that_are_not_finite_are_refused_before_training(shape, generator):
     x, z = torch.randn(shape, generator=generator), torch.randn(50, 2, generator=generator)
     model = SupervisedEncoder(2, encoder="mlp" if len(shape) == 2 else "pooled", max_steps=2)
     model.fit(x, z)
@@ -74,8 +75,8 @@ def test_training_that_diverges_is_an_error(generator):
         model.fit(x, z)
 
 
-def test_the_error_is_that_of_rows_it_was_not_trained_on(generator):
-    """Factors that have nothing to do with the observations can only be learned by heart."""
+def test_the_error_is_measured_on_held_out_rows(generator):
+    """Factors that are independent of the observations can only be overfitted."""
     x, z = torch.randn(2, 300, 3, generator=generator)
     model = SupervisedEncoder(3, **SHORT).fit(x, z)
     assert model.error_ > 0.6  # their variance is 1
@@ -86,16 +87,16 @@ def test_the_error_is_that_of_rows_it_was_not_trained_on(generator):
 
 
 def sprites(places=6):
-    """Hearts at places x places, 64 x 64 pixels, and a shape with a single value."""
+    """Return hearts at places x places, 64 x 64 pixels, and a shape with a single value."""
     x, y = np.linspace(0, 1, places)[np.indices((places, places)).reshape(2, -1)]
     images = render_sprites(2, 1.0, 0.0, x, y)
     return FactorArray(images, (1, places, places), names=("shape", "x", "y"))
 
 
 def test_images_with_a_grid_of_factors_are_learned_from_pairs(monkeypatch):
-    """Codes that know nothing have R² = 0; after 100 small batches it is above 0.8."""
-    monkeypatch.setattr(supervised, "HELD_OUT", 128)
-    monkeypatch.setattr(supervised, "PART", 50 * 64 * 64)  # several parts in each encoding
+    """Codes without information have R² = 0; after 100 small batches it is above 0.8."""
+    monkeypatch.setattr(supervised, "HELD_OUT_POINTS", 128)
+    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", 50 * 64 * 64)  # several chunks per encoding
     pairs = FactorPairs(sprites(), LaplaceTransitions())
     model = SupervisedEncoder(
         3, space="box", encoder="conv", max_steps=100, batch_size=33, learning_rate=2e-3
@@ -105,14 +106,14 @@ def test_images_with_a_grid_of_factors_are_learned_from_pairs(monkeypatch):
     assert codes.shape == (200, 3)
     assert linear_r2(known.y[:, 1:], codes) > 0.8
     spread = np.square((known.y[:, 1:] / 5).numpy().std(0)).sum() / 3
-    assert model.error_ < spread / 3  # what the best constant misses
+    assert model.error_ < spread / 3  # the error of the best constant
 
 
 def test_sources_must_know_the_factors(generator):
     world = World(Box(2), Uniform(), Normal(0.1), InvertibleMLP(layers=2), seed=0)
     for source in (WorldPairs(world), sprites(2)):
-        told = rf"X must be a World, .* FactorPairs\(world, .*, got {type(source).__name__}"
-        with pytest.raises(TypeError, match=told):
+        message = rf"X must be a World, .* FactorPairs\(world, .*, got {type(source).__name__}"
+        with pytest.raises(TypeError, match=message):
             SupervisedEncoder(2).fit(source)
     with pytest.raises(ValueError, match="Z must be None when X is a world or a pair source"):
         SupervisedEncoder(2).fit(world, world.sample_anchors(5, generator))

@@ -1,4 +1,4 @@
-"""Runs that are killed for real, again and again; a script, whose process forks them."""
+"""Kill training runs repeatedly and resume them; a script, whose process forks the runs."""
 
 import json
 import os
@@ -11,20 +11,20 @@ from pathlib import Path
 import torch
 
 from isolatent.training import Checkpoints
-from resumable_runs import CASES, bits, case, save_always
+from resumable_runs import KILLED_CASES, bits, case, checkpoint_every_step
 
 
-def run_in_fork(name, steps, directory, told):
-    """Begin or go on with a run in a forked process, which writes a byte for each step."""
+def run_in_fork(name, steps, directory, writing):
+    """Start or resume a run in a forked process, which writes a byte for each step."""
     child = os.fork()
     if child:
         return child
     code = 1
     try:
         model, data, options = case(name, steps)
-        way = "resume" if Checkpoints(directory / "checkpoints").steps() else "checkpoint"
-        options[way] = directory / "checkpoints"
-        model.fit(*data, **options, on_step=lambda step: os.write(told, b"."))
+        option = "resume" if Checkpoints(directory / "checkpoints").steps() else "checkpoint"
+        options[option] = directory / "checkpoints"
+        model.fit(*data, **options, on_step=lambda step: os.write(writing, b"."))
         model.save(directory / "model")
         code = 0
     except KeyboardInterrupt:
@@ -33,27 +33,31 @@ def run_in_fork(name, steps, directory, told):
         os._exit(code)
 
 
-def end_after(child, reading, steps, delay, how):
-    """End a process after so many steps and a moment; return its status and the steps it said."""
-    said = 0
-    while said < steps and (heard := os.read(reading, steps - said)):
-        said += len(heard)
+def end_after(child, reading, steps, delay, signal_number):
+    """Send a process a signal after some steps and a delay; return its status and its steps."""
+    done = 0
+    while done < steps and (received := os.read(reading, steps - done)):
+        done += len(received)
     time.sleep(delay)
-    os.kill(child, how)  # also if it has ended by itself: it was not waited for yet
+    os.kill(child, signal_number)  # also if it has ended by itself: it was not waited for yet
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    while heard := os.read(reading, 4096):
-        said += len(heard)
-    return status, said
+    while received := os.read(reading, 4096):
+        done += len(received)
+    return status, done
 
 
-def broken_run(name, steps, kills, directory, rng, how=signal.SIGKILL):
-    """Break a run off again and again, then let it end; where it was broken off, and how."""
+def broken_run(name, steps, kills, directory, rng, signal_number=signal.SIGKILL):
+    """Interrupt a run repeatedly, then let it end.
+
+    Returns:
+        For each part of the run its exit status, the steps done and the step of its checkpoint.
+    """
     history = []
     directory.mkdir()
     for last in [False] * kills + [True]:
-        reading, told = os.pipe()
-        child = run_in_fork(name, steps, directory, told)
-        os.close(told)
+        reading, writing = os.pipe()
+        child = run_in_fork(name, steps, directory, writing)
+        os.close(writing)
         if last:
             while os.read(reading, 4096):
                 pass
@@ -61,9 +65,10 @@ def broken_run(name, steps, kills, directory, rng, how=signal.SIGKILL):
         else:
             before = [0, *Checkpoints(directory / "checkpoints").steps()][-1]
             after = rng.randint(1, max(1, steps // (kills + 1)))
-            status, said = end_after(child, reading, after, rng.uniform(0, 0.03), how)
+            delay = rng.uniform(0, 0.03)
+            status, done = end_after(child, reading, after, delay, signal_number)
             reached = [0, *Checkpoints(directory / "checkpoints").steps()][-1]
-            history.append((status, before + said, reached))
+            history.append((status, before + done, reached))
         os.close(reading)
     return history
 
@@ -72,15 +77,17 @@ def work(directory, steps, kills):
     torch.set_num_threads(1)
     rng = random.Random(0)
     results = {}
-    for name in CASES:
+    for name in KILLED_CASES:
         model, data, options = case(name, steps)
-        model.fit(*data, **options)  # without checkpoints, and with that of every half minute
+        model.fit(*data, **options)
         whole = bits(model, directory / f"{name}-whole")
-        save_always()
+        checkpoint_every_step()
         history = broken_run(name, steps, kills, directory / name, rng)
         ended = (directory / name / "model" / "model.safetensors").read_bytes()
         results[name] = {"same": ended == whole, "history": history}
-        results[name]["saturated"] = sum(step.information is None for step in model.history_)
+        results[name]["without_information"] = sum(
+            step.information is None for step in model.history_
+        )
     history = broken_run("array", steps, 1, directory / "interrupted", rng, signal.SIGINT)
     ended = (directory / "interrupted" / "model" / "model.safetensors").read_bytes()
     whole = (directory / "array-whole" / "model.safetensors").read_bytes()

@@ -1,4 +1,4 @@
-"""Models of every kind with the data of their fit, and the bits that a run of them ends with."""
+"""Unfitted models of every kind with the data of their fit, and the bits of a fitted model."""
 
 import functools
 from pathlib import Path
@@ -8,12 +8,23 @@ import torch
 from torch import nn
 
 import isolatent as iso
-from isolatent.training import estimator
-from isolatent.training.engine import fit_encoder
+from isolatent.baselines import AdaGVAE, AdaMLVAE, BetaVAE, SlowVAE, SupervisedEncoder
+from isolatent.training import network_estimator
+from isolatent.training.engine import train
+
+VAES = {
+    "beta_vae": BetaVAE,
+    "slow_vae": SlowVAE,
+    "ada_gvae": AdaGVAE,
+    "ada_ml_vae": AdaMLVAE,
+}
+CONTRASTIVE = ("world", "array", "series", "saturated", "dropout", "ensemble", "negatives")
+CASES = (*CONTRASTIVE, "supervised", *VAES)
+KILLED_CASES = ("world", "array", "series", "saturated", "dropout", "supervised", "slow_vae")
 
 
-def related(rows=300, seed=0):
-    """Pairs on a circle that is embedded in four dimensions."""
+def related_rows(rows=300, seed=0):
+    """Return pairs on a circle that is embedded in four dimensions."""
     rng = np.random.default_rng(seed)
     angle = rng.uniform(0, 2 * np.pi, rows)
     near = angle + 0.2 * rng.normal(size=rows)
@@ -29,57 +40,67 @@ def recording(rows=400):
     return x
 
 
+def sphere_world(conditional=None):
+    conditional = conditional or iso.VonMisesFisher(20.0)
+    return iso.World(iso.Sphere(3), iso.Uniform(), conditional, iso.Linear(), seed=0)
+
+
 def case(name, steps=30):
-    """An unfitted model and the arguments of its fit."""
-    recipe = {"max_steps": steps, "batch_size": 32, "warmup": 5}
-    settings = {"random_state": 3}
+    """Return an unfitted model, and the positional and keyword arguments of its fit."""
+    if name == "supervised":
+        model = SupervisedEncoder(3, max_steps=steps, batch_size=32, random_state=3)
+        return model, (sphere_world(),), {}
+    if name in VAES:
+        model = VAES[name](2, max_steps=steps, batch_size=8, learning_rate=1e-3, random_state=3)
+        return model, related_rows(), {}
+    settings, data, options = contrastive_case(name)
+    recipe = {"max_steps": steps, "batch_size": 32, "warmup": 5} | settings.pop("recipe", {})
+    return (
+        iso.ContrastiveICA(recipe=iso.Recipe(**recipe), random_state=3, **settings),
+        data,
+        options,
+    )
+
+
+def contrastive_case(name):
     if name == "world":
-        world = iso.World(
-            iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(20.0), iso.Linear(), seed=0
-        )
-        return iso.ContrastiveICA(3, recipe=iso.Recipe(**recipe), **settings), (world,), {}
+        return {"n_components": 3}, (sphere_world(),), {}
     if name == "array":
-        return iso.ContrastiveICA(2, recipe=iso.Recipe(**recipe), **settings), related(), {}
+        return {"n_components": 2}, related_rows(), {}
     if name == "series":
-        model = iso.ContrastiveICA(
-            2,
-            space="euclidean",
-            marginal="normal",
-            conditional="normal",
-            lag=(1, 3),
-            recipe=iso.Recipe(**recipe),
-            **settings,
-        )
-        return model, (recording(),), {"groups": np.repeat([0, 1, 0, 2], 100)}
+        settings = {"n_components": 2, "space": "euclidean", "lag": (1, 3)}
+        return settings, (recording(),), {"groups": np.repeat([0, 1, 0, 2], 100)}
     if name == "saturated":
         world = iso.World(iso.Box(3), iso.Uniform(), iso.Normal(0.01), iso.Linear(), seed=0)
-        # Saturated early, so that runs are broken off before and after.
-        narrow = iso.Recipe(**{**recipe, "batch_size": 64, "saturation": 0.85})
-        model = iso.ContrastiveICA(3, space="box", conditional="normal", recipe=narrow, **settings)
-        return model, (world,), {}
+        # Saturated early, so that runs are interrupted before and after.
+        recipe = {"batch_size": 64, "saturation": 0.85}
+        return {"n_components": 3, "space": "box", "recipe": recipe}, (world,), {}
     if name == "dropout":
-        torch.manual_seed(0)
-        encoder = nn.Sequential(nn.Linear(4, 32), nn.Dropout(0.2), nn.Tanh(), nn.Linear(32, 2))
-        model = iso.ContrastiveICA(
-            2,
-            encoder=encoder,
-            loss=iso.InfoNCE(iso.Dot(learn_scale=True)),
-            recipe=iso.Recipe(**recipe),
-            **settings,
-        )
-        return model, related(), {}
-    raise AssertionError(name)
-
-
-CASES = ("world", "array", "series", "saturated", "dropout")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            layers = nn.Linear(4, 32), nn.Dropout(0.2), nn.Tanh(), nn.Linear(32, 2)
+        loss = iso.InfoNCE(iso.Dot(learn_scale=True))
+        settings = {"n_components": 2, "encoder": nn.Sequential(*layers), "loss": loss}
+        return settings, related_rows(), {}
+    precisions = (20.0, 40.0, 60.0)
+    world = sphere_world(iso.AnisotropicNormal(precisions))
+    settings = {"n_components": 3, "conditional": "anisotropic"}
+    if name == "ensemble":
+        loss = iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3)])
+        conditionals = [iso.AnisotropicNormal(p) for p in (precisions, precisions[::-1])]
+        return settings | {"loss": loss}, (iso.WorldPairs(world, conditionals=conditionals),), {}
+    assert name == "negatives"
+    loss = iso.AnInfoNCE(3, symmetric=False, negatives_from="given")
+    source = iso.WorldPairs(world, negatives=iso.AnisotropicNormal(5.0), n_negatives=4)
+    return settings | {"loss": loss}, (source,), {}
 
 
 def bits(model, directory):
-    """The bytes of a saved model, which hold encoder, loss and history."""
+    """Return the bytes of a saved model, which hold networks, loss and history."""
     model.save(directory, overwrite=True)
     return (Path(directory) / "model.safetensors").read_bytes()
 
 
-def save_always(patch=setattr):
-    """Checkpoints after every step instead of every half minute."""
-    patch(estimator, "fit_encoder", functools.partial(fit_encoder, save_every=0.0))
+def checkpoint_every_step(patch=setattr):
+    """Write checkpoints after every step instead of every half minute."""
+    patch(network_estimator, "train", functools.partial(train, save_every=0.0))

@@ -1,4 +1,4 @@
-"""Pairs of images from a grid of factors, and an estimator that takes them."""
+"""Pairs of observations from a grid of factors."""
 
 import re
 
@@ -36,8 +36,9 @@ def test_contract(source):
     assert torch.equal(observe(known.y), known.x)
     assert torch.equal(observe(known.y_pos), known.x_pos)
     changes = (known.y != known.y_pos).any(1)
-    rests = source.transitions is MOVES and not source.continuous  # within a bin, in recordings
-    assert bool(changes.any() if rests else changes.all())
+    # A recorded step may stay within a bin of the grid.
+    may_stay = source.transitions is MOVES and not source.continuous
+    assert bool(changes.any() if may_stay else changes.all())
 
 
 @pytest.mark.parametrize(
@@ -45,8 +46,8 @@ def test_contract(source):
     [(SMALL, "mlp"), pytest.param(Sprites(), "conv", marks=pytest.mark.slow)],
     ids=repr,
 )
-@pytest.mark.filterwarnings("ignore:pairs were found to share only")  # nothing is learned yet
-def test_an_estimator_takes_them(world, encoder):
+@pytest.mark.filterwarnings("ignore:pairs were found to share only")  # after two steps
+def test_the_estimator_accepts_factor_pairs(world, encoder):
     recipe = iso.Recipe(max_steps=2, batch_size=32)
     model = iso.ContrastiveICA(2, encoder=encoder, recipe=recipe, random_state=0)
     model.fit(FactorPairs(world, iso.datasets.LaplaceTransitions()))
@@ -72,12 +73,12 @@ def test_an_estimator_takes_them(world, encoder):
         ((SMALL, MOVES, True), "world must have observe_values"),
     ],
 )
-def test_errors(arguments, message):
+def test_wrong_arguments(arguments, message):
     world, transitions, *continuous = arguments
     with pytest.raises(TypeError, match=re.escape(message)):
         FactorPairs(world, transitions, continuous=bool(continuous))
 
 
-def test_a_world_without_room_is_told_at_once():
+def test_transitions_that_need_more_factors_are_refused():
     with pytest.raises(ValueError, match="at least 4 factors"):
         FactorPairs(SMALL, iso.datasets.UniformFactorChange(4))

@@ -1,4 +1,4 @@
-"""What was written is read, or refused by name; a kill costs the last checkpoint at most."""
+"""Checkpoints are read as written; damaged files are named, and a kill costs at most one."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def same(ours, theirs):
 
 @pytest.fixture
 def pair(tmp_path):
-    """The stem of a good pair of files."""
+    """The stem of an intact pair of files."""
     write_pair(tmp_path / "pair", TENSORS, RECORD)
     return tmp_path / "pair"
 
@@ -79,14 +79,14 @@ def test_what_was_written_is_read(tmp_path_factory, kinds, record, seed):
     }
     stem = tmp_path_factory.mktemp("pair") / "a.b"  # a name with a dot keeps all of it
     write_pair(stem, tensors, record)
-    read, said = read_pair(stem)
+    read, plain_data = read_pair(stem)
     assert same(read, tensors)
-    assert said == record
+    assert plain_data == record
     assert sorted(p.name for p in stem.parent.iterdir()) == ["a.b.json", "a.b.safetensors"]
 
 
 def test_tensors_of_any_layout_are_written(tmp_path):
-    """Not contiguous, with gradients, or one and the same under two names after a copy."""
+    """Transposed, with gradients, or with strides."""
     base = torch.arange(6.0).view(2, 3)
     tensors = {"turned": base.T, "learned": torch.nn.Parameter(base.clone()), "step": base[:, ::2]}
     write_pair(tmp_path / "x", tensors, {})
@@ -94,7 +94,7 @@ def test_tensors_of_any_layout_are_written(tmp_path):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_json_has_no_word_for_are_refused_before_anything_is_written(tmp_path, value):
+def test_numbers_that_json_lacks_are_refused_before_anything_is_written(tmp_path, value):
     with pytest.raises(ValueError, match="not JSON compliant"):
         write_pair(tmp_path / "x", TENSORS, {"loss": value})
     assert list(tmp_path.iterdir()) == []
@@ -102,36 +102,38 @@ def test_numbers_that_json_has_no_word_for_are_refused_before_anything_is_writte
 
 @pytest.mark.parametrize("end", [".safetensors", ".json"])
 def test_every_change_of_a_byte_is_noticed(pair, end):
-    """Each byte of either file in turn; white space between JSON's words means nothing."""
+    """Each byte of either file in turn; white space between JSON tokens has no meaning."""
     path = pair.with_name(pair.name + end)
-    good = path.read_bytes()
+    intact = path.read_bytes()
     harmless = 0
-    for position in range(len(good)):
-        for changed in {good[position] ^ 1, good[position] ^ 0x80, 0x20, 0x39} - {good[position]}:
-            path.write_bytes(good[:position] + bytes([changed]) + good[position + 1 :])
+    for position in range(len(intact)):
+        for changed in {intact[position] ^ 1, intact[position] ^ 0x80, 0x20, 0x39} - {
+            intact[position]
+        }:
+            path.write_bytes(intact[:position] + bytes([changed]) + intact[position + 1 :])
             try:
                 tensors, record = read_pair(pair)
             except DamagedFileError as error:
                 assert str(path) in str(error)  # noqa: PT017
             else:
                 assert end == ".json"
-                assert chr(good[position]).isspace()
+                assert chr(intact[position]).isspace()
                 assert same(tensors, TENSORS)
                 assert record == RECORD
                 harmless += 1
-    assert harmless < 0.1 * len(good)
+    assert harmless < 0.1 * len(intact)
 
 
 @pytest.mark.parametrize("end", [".safetensors", ".json"])
 def test_every_truncation_is_noticed(pair, end):
     path = pair.with_name(pair.name + end)
-    good = path.read_bytes()
-    for length in range(len(good) - (end == ".json")):  # the last byte of the JSON is a newline
-        path.write_bytes(good[:length])
-        with pytest.raises(DamagedFileError, match=r"cut short|changed") as raised:
+    intact = path.read_bytes()
+    for length in range(len(intact) - (end == ".json")):  # the last byte of the JSON is a newline
+        path.write_bytes(intact[:length])
+        with pytest.raises(DamagedFileError, match=r"truncated|changed") as raised:
             read_pair(pair)
         assert str(path) in str(raised.value)
-    path.write_bytes(good + b"x")
+    path.write_bytes(intact + b"x")
     with pytest.raises(DamagedFileError) as raised:
         read_pair(pair)
     assert str(path) in str(raised.value)
@@ -153,12 +155,12 @@ def test_a_number_that_became_infinite_is_noticed(tmp_path):
 def test_other_json_is_refused(pair, text):
     path = pair.with_name("pair.json")
     path.write_bytes(text)
-    with pytest.raises(DamagedFileError, match=r"pair\.json is cut short or not a file of isol"):
+    with pytest.raises(DamagedFileError, match=r"pair\.json is truncated or not a file of isol"):
         read_pair(pair)
 
 
 @pytest.mark.parametrize("known", [FORMAT + 1, 99, "1", None, 1.0])
-def test_newer_formats_are_refused_even_with_a_good_checksum(pair, known):
+def test_newer_formats_are_refused_even_with_a_valid_checksum(pair, known):
     path = pair.with_name("pair.json")
     body = json.loads(path.read_text())
     body.pop("checksum")
@@ -170,11 +172,11 @@ def test_newer_formats_are_refused_even_with_a_good_checksum(pair, known):
 
 
 def test_swapped_tensors_are_refused(tmp_path):
-    """Good files of two pairs do not make a pair."""
+    """Intact files of two pairs do not make a pair."""
     for name, value in (("a", 1.0), ("b", 2.0)):
         write_pair(tmp_path / name, {"x": torch.tensor(value)}, {})
     shutil.copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
-    with pytest.raises(DamagedFileError, match=r"b\.safetensors is cut short or was changed"):
+    with pytest.raises(DamagedFileError, match=r"b\.safetensors is truncated or was changed"):
         read_pair(tmp_path / "b")
 
 
@@ -191,7 +193,7 @@ def test_nothing_is_pickled(pair):
     assert same(tensors, TENSORS)
     assert json.loads(pair.with_name("pair.json").read_text())["record"] == RECORD
     for end in (".safetensors", ".json"):
-        with pytest.raises(ValueError):  # noqa: PT011 — whatever pickle says to what it cannot read
+        with pytest.raises(ValueError):  # noqa: PT011 — the message is that of pickle
             list(pickletools.genops(pair.with_name(pair.name + end).read_bytes()))
 
 
@@ -203,7 +205,7 @@ def written(directory, steps=(1, 2, 3), keep=2):
 
 
 @pytest.mark.parametrize("keep", [1, 2, 5])
-def test_the_last_ones_are_kept(tmp_path, keep):
+def test_the_latest_checkpoints_are_kept(tmp_path, keep):
     checkpoints = written(tmp_path / "deep" / "er", range(1, 8), keep)
     assert checkpoints.steps() == list(range(8 - keep, 8))
     assert len(list(checkpoints.directory.iterdir())) == 2 * keep
@@ -219,14 +221,14 @@ def test_steps_are_in_the_order_of_numbers(tmp_path):
 
 @pytest.mark.parametrize("end", [".safetensors", ".json"])
 @pytest.mark.parametrize("harm", ["cut", "change", "remove"])
-def test_a_damaged_last_one_gives_way_to_the_one_before(tmp_path, end, harm):
+def test_the_checkpoint_before_a_damaged_one_is_read(tmp_path, end, harm):
     checkpoints = written(tmp_path)
     path = tmp_path / f"step-00000003{end}"
-    spoil(path, harm)
-    if (end, harm) == (".json", "remove"):  # without its JSON it never was one
+    damage(path, harm)
+    if (end, harm) == (".json", "remove"):  # without its JSON it is no checkpoint
         assert checkpoints.latest().step == 2
         return
-    with pytest.warns(IsolatentWarning, match="going on from the checkpoint of step 2") as caught:
+    with pytest.warns(IsolatentWarning, match="continuing from the checkpoint of step 2") as caught:
         saved = checkpoints.latest()
     assert saved.step == 2
     assert saved.tensors["x"].item() == 2.0
@@ -234,16 +236,16 @@ def test_a_damaged_last_one_gives_way_to_the_one_before(tmp_path, end, harm):
     assert path.exists() == (harm != "remove")  # evidence is left alone
 
 
-def test_if_all_are_damaged_the_last_is_named(tmp_path):
+def test_the_last_is_named_if_all_are_damaged(tmp_path):
     checkpoints = written(tmp_path)
     for path in tmp_path.glob("*.safetensors"):
-        spoil(path, "cut")
-    with pytest.raises(DamagedFileError, match="holds no other good checkpoint") as raised:
+        damage(path, "cut")
+    with pytest.raises(DamagedFileError, match="holds no other intact checkpoint") as raised:
         checkpoints.latest()
     assert "step-00000003.safetensors" in str(raised.value)
 
 
-def spoil(path, harm):
+def damage(path, harm):
     if harm == "remove":
         path.unlink()
     elif harm == "cut":
@@ -254,7 +256,7 @@ def spoil(path, harm):
         path.write_bytes(data)
 
 
-def test_no_checkpoint_is_said_so(tmp_path):
+def test_a_directory_without_checkpoints_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="it does not exist"):
         Checkpoints(tmp_path / "none").latest()
     with pytest.raises(FileNotFoundError, match=r"holds no checkpoint$"):
@@ -287,7 +289,7 @@ def test_foreign_files_stay(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["step-9.json", "step-²²²²²²²².json"])
-def test_numbers_written_otherwise_are_foreign(tmp_path, name):
+def test_names_with_other_digits_are_foreign(tmp_path, name):
     (tmp_path / name).write_text("mine")
     checkpoints = written(tmp_path)
     assert checkpoints.steps() == [2, 3]
@@ -297,11 +299,13 @@ def test_numbers_written_otherwise_are_foreign(tmp_path, name):
 
 
 class Killed(BaseException):
-    """Stands for a kill: nothing in the code may catch it."""
+    """Stands for a kill: no code may catch it."""
 
 
 @pytest.mark.parametrize("operation", range(14))
-def test_a_kill_at_any_moment_of_writing_leaves_a_good_one(tmp_path, monkeypatch, operation):
+def test_a_kill_at_any_moment_of_writing_leaves_an_intact_checkpoint(
+    tmp_path, monkeypatch, operation
+):
     """Killed at the n-th open, fsync, rename or removal of writing step 4, before it happens."""
     checkpoints = written(tmp_path)
     done = []
@@ -326,7 +330,7 @@ def test_a_kill_at_any_moment_of_writing_leaves_a_good_one(tmp_path, monkeypatch
     saved = Checkpoints(tmp_path).latest()  # without a warning: nothing is damaged
     assert saved.step == (4 if done.count("replace") == 2 else 3)  # of tensors and of the JSON
     assert saved.tensors["x"].item() == saved.step == saved.record["step"]
-    for step in (4, 5, 6):  # and the run goes on as if nothing had been
+    for step in (4, 5, 6):  # the run continues
         checkpoints.write(step, {"x": torch.tensor(float(step))}, {"step": step})
     assert checkpoints.steps() == [5, 6]
     assert checkpoints.latest().step == 6
@@ -341,7 +345,7 @@ def test_tensors_without_json_and_partial_files_do_not_count(tmp_path):
     assert checkpoints.latest().step == 3
 
 
-def test_what_a_kill_left_behind_is_cleared(tmp_path):
+def test_leftovers_of_a_kill_are_removed(tmp_path):
     checkpoints = written(tmp_path)
     (tmp_path / "step-00000004.safetensors").write_bytes(b"\0")
     (tmp_path / ".step-00000005.json.12ab.partial").write_text("{")

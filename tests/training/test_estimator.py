@@ -1,4 +1,4 @@
-"""The estimator recovers factors, repeats itself, and refuses what it cannot use."""
+"""ContrastiveICA recovers factors, is reproducible, and refuses wrong arguments."""
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import isolatent as iso
+from isolatent.theory import SPACES, Beliefs
 
 WORLD = iso.World(
     iso.Sphere(3),
@@ -37,7 +38,7 @@ def test_factors_are_recovered_up_to_an_orthogonal_map():
     assert steps == model.history_
 
 
-def test_one_seed_one_model():
+def test_a_seed_determines_the_model():
     codes = [
         iso.ContrastiveICA(3, recipe=SHORT, random_state=5)
         .fit(WORLD)
@@ -54,23 +55,45 @@ def test_one_seed_one_model():
     [
         {"space": "box", "conditional": "laplace"},
         {"space": "box", "conditional": "normal"},
-        {"space": "euclidean", "conditional": "normal"},
+        {"space": "euclidean"},
+        {"space": "euclidean", "marginal": "uniform"},
+        {"space": "cubegrid"},
+        {"space": "hollowball"},
         {"marginal": "unknown"},
+        {"marginal": "unknown", "potentials": "none"},
         {"loss": iso.InfoNCE(iso.Dot())},
         {"encoder": nn.Linear(3, 3)},
     ],
 )
-def test_every_belief_trains(beliefs):
+def test_models_with_any_beliefs_are_fitted(beliefs):
     x, x_pos = WORLD.sample_pairs(300)
     model = iso.ContrastiveICA(3, recipe=SHORT, random_state=0, **beliefs).fit(x, x_pos)
     assert model.transform(x).shape == (300, 3)
     assert model.n_features_in_ == 3
-    free = "encoder" in beliefs or beliefs.get("space") == "euclidean"
-    assert (model.guarantee_.equivalence is None) == free
+    unproven = (
+        beliefs.get("encoder") is not None  # its codes are free
+        or beliefs.get("potentials") == "none"
+        or beliefs == {"space": "euclidean", "marginal": "uniform"}  # there is no such marginal
+        or beliefs.get("space") in ("cubegrid", "hollowball")  # not covered by the theorems
+    )
+    assert (model.guarantee_.equivalence is None) == unproven, model.guarantee_
 
 
-def test_modules_that_were_given_stay_as_they_are():
-    """So the same estimator fits the same model again; float64 data suit a float32 encoder."""
+@pytest.mark.parametrize("space", SPACES)
+def test_marginal_and_conditional_follow_from_the_space(space):
+    x, x_pos = WORLD.sample_pairs(300)
+    recipe = iso.Recipe(max_steps=1, batch_size=8)
+    model = iso.ContrastiveICA(3, space=space, recipe=recipe, random_state=0).fit(x, x_pos)
+    assert (model.marginal, model.conditional) == (None, None)  # parameters stay as given
+    assert model.beliefs_ == Beliefs(space)
+    assert model.beliefs_.conditional == ("vmf" if space == "sphere" else "normal")
+    assert model.beliefs_.marginal == ("normal" if space == "euclidean" else "uniform")
+    learned = isinstance(model.loss_.potential, iso.contrast.NetworkPotential)
+    assert learned == (space == "euclidean")
+
+
+def test_modules_of_the_user_are_not_changed():
+    """The same estimator fits the same model again; a float32 encoder takes float64 data."""
     x = np.random.default_rng(0).normal(size=(50, 3))
     encoder, loss = nn.Linear(3, 3), iso.InfoNCE(iso.Dot(learn_scale=True))
     before = [p.clone() for p in (*encoder.parameters(), *loss.parameters())]
@@ -81,7 +104,7 @@ def test_modules_that_were_given_stay_as_they_are():
         assert torch.equal(now, then)
 
 
-def test_more_factors_than_features_get_no_guarantee():
+def test_more_factors_than_features_have_no_guarantee():
     x = np.random.default_rng(0).normal(size=(50, 2))
     model = iso.ContrastiveICA(3, recipe=SHORT).fit(x, x + 0.1)
     assert "3 factors cannot be mixed injectively into 2" in str(model.guarantee_)
@@ -94,8 +117,8 @@ def test_it_is_a_scikit_learn_estimator():
         model.transform(np.ones((2, 3)))
 
 
-def test_few_pairs_are_not_learned_by_heart():
-    """Training stops where the loss of held-out pairs is least, far from the last step."""
+def test_few_pairs_are_not_overfitted():
+    """Training stops soon after the held-out loss is least, long before the last step."""
     world = iso.World(
         iso.Sphere(5),
         iso.Uniform(),
@@ -115,7 +138,7 @@ def test_few_pairs_are_not_learned_by_heart():
 
 
 X = np.random.default_rng(0).normal(size=(30, 3))
-SMALL = X[:, :1, None, None] > np.zeros((8, 8))  # booleans are numbers, too
+SMALL = X[:, :1, None, None] > np.zeros((8, 8))  # booleans are numbers
 
 
 @pytest.mark.parametrize(
@@ -158,7 +181,7 @@ def test_wrong_arguments(arguments, fit, message):
         ("learned", (iso.contrast.NetworkPotential, iso.contrast.NetworkPotential)),
     ],
 )
-def test_potentials_are_those_asked_for_also_after_loading(tmp_path, potentials, kinds):
+def test_potentials_are_those_requested_also_after_loading(tmp_path, potentials, kinds):
     recipe = iso.Recipe(max_steps=2, batch_size=8)
     model = iso.ContrastiveICA(3, loss="nce", potentials=potentials, recipe=recipe).fit(X, X + 0.1)
     model.save(tmp_path)
@@ -176,7 +199,7 @@ def test_transform_checks_its_input():
         model.transform(np.where(np.arange(30)[:, None] == 4, np.nan, X))
 
 
-def test_a_loss_that_explodes_stops_with_a_reason():
+def test_a_loss_that_is_not_finite_stops_training():
     class Exploding(nn.Module):
         def forward(self, h, h_pos):
             return (h * torch.inf).sum()

@@ -1,4 +1,4 @@
-"""A recording larger than memory is fitted without being read into it."""
+"""A recording larger than memory is fitted without reading all of it."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ MB = 1 << 20
 
 
 def make_recording(path, rows, width, blocks=40):
-    """A sparse file: a walk in some blocks of rows, all over it, and nothing between them."""
+    """Write a sparse file: walks in blocks of rows, and zeros between the blocks."""
     recording = np.lib.format.open_memmap(path, "w+", np.float32, (rows, width))
     rng = np.random.default_rng(0)
     mixing = rng.normal(size=(2, width)).astype(np.float32)
@@ -23,7 +23,7 @@ def make_recording(path, rows, width, blocks=40):
 
 
 def peak():
-    """The most memory this process ever had, in bytes, as the kernel counted it in two places."""
+    """Return the peak memory of this process in bytes, the larger of two counts of the kernel."""
     import resource
 
     status = Path("/proc/self/status").read_text()
@@ -40,8 +40,7 @@ def work(path, steps):
     recording = np.load(path, mmap_mode="r")
     recipe = iso.Recipe(max_steps=steps, batch_size=256, saturation=0.0)
     small = np.random.default_rng(0).normal(size=(5000, recording.shape[1])).astype(np.float32)
-    beliefs = {"space": "euclidean", "marginal": "normal", "conditional": "normal"}
-    model = iso.ContrastiveICA(2, **beliefs, recipe=recipe, random_state=0)
+    model = iso.ContrastiveICA(2, space="euclidean", recipe=recipe, random_state=0)
     model.fit(small)
     before = peak()
     model.fit(recording)
@@ -51,7 +50,7 @@ def work(path, steps):
     print(json.dumps({"before": before, "fit": after_fit, "transform": peak()}))
 
 
-def measured(path, steps):
+def peaks_of(path, steps):
     done = subprocess.run(
         [sys.executable, "-W", "ignore", __file__, str(path), str(steps)],
         capture_output=True,
@@ -66,20 +65,20 @@ linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads
 
 
 @linux
-def test_a_large_file_takes_little_more_than_a_small_array(tmp_path):
-    """Up to the rows of one draw: 4096, and the 64 kB that the kernel maps around each, 256 MB."""
+def test_a_large_file_needs_little_more_memory_than_a_small_array(tmp_path):
+    """At most the 4096 rows of a draw, with 64 kB that the kernel maps around each: 256 MB."""
     make_recording(tmp_path / "x.npy", 5_000_000, 100)  # 2 GB
-    peaks = measured(tmp_path / "x.npy", 10)
+    peaks = peaks_of(tmp_path / "x.npy", 10)
     assert peaks["fit"] - peaks["before"] < 400 * MB
     assert peaks["transform"] - peaks["before"] < 400 * MB
 
 
 @linux
 @pytest.mark.slow
-def test_twenty_gigabytes_fit_into_one_and_a_half(tmp_path):
+def test_twenty_gigabytes_need_less_than_one_and_a_half(tmp_path):
     make_recording(tmp_path / "x.npy", 5_000_000, 1000)
     assert (tmp_path / "x.npy").stat().st_size > 20e9
-    peaks = measured(tmp_path / "x.npy", 300)
+    peaks = peaks_of(tmp_path / "x.npy", 300)
     assert peaks["transform"] < 1.5e9
     assert peaks["fit"] < 1.5e9
 

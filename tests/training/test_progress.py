@@ -1,10 +1,28 @@
-"""What a person sees while training runs."""
+"""Steps as tensors, the progress display, and the log file of a training run."""
 
+import csv
 import io
+from dataclasses import fields
 
+import pytest
 from rich.console import Console
 
-from isolatent.training import ProgressDisplay, Step
+from isolatent.training import CsvLog, ProgressDisplay, Step
+from isolatent.training.progress import steps_from_tensor, steps_to_tensor
+
+HEADER = [field.name for field in fields(Step)]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_steps_survive_a_tensor(count):
+    steps = [
+        Step(number, 9, 0.1 + 0.2, None if number == 2 else 0.25, 3.0, None, 1e-17)
+        for number in range(1, count + 1)
+    ]
+    assert steps_from_tensor(steps_to_tensor(steps)) == steps
+
+
+# --- The progress display.
 
 
 def show(quiet=False, terminal=False, pause=0.0, first=1):
@@ -17,7 +35,7 @@ def show(quiet=False, terminal=False, pause=0.0, first=1):
     return out.getvalue()
 
 
-def test_plain_lines_where_there_is_no_terminal():
+def test_plain_lines_are_printed_without_a_terminal():
     lines = show().splitlines()
     assert len(lines) == 100
     figures = "loss 2.500  information ≥ 4.43 nats  scale 9.80  held-out loss 2.250  R² 0.500"
@@ -25,19 +43,112 @@ def test_plain_lines_where_there_is_no_terminal():
     assert "R²" not in lines[0]  # not measured yet
 
 
-def test_plain_lines_are_few():
+def test_plain_lines_have_a_pause_between_them():
     assert len(show(pause=3600.0).splitlines()) == 1
 
 
-def test_a_resumed_run_is_shown_from_where_it_goes_on():
+def test_the_display_of_a_resumed_run_starts_at_its_first_step():
     assert show(first=99).splitlines()[0].startswith("step 99 of at most 100")
 
 
-def test_a_bar_with_all_figures_on_a_terminal():
+def test_a_terminal_has_a_bar_with_all_figures():
     text = show(terminal=True)
     for part in ("100", "loss 2.500", "4.43 nats", "R² 0.500", "left"):
         assert part in text
 
 
-def test_quiet_is_quiet():
+def test_a_quiet_display_prints_nothing():
     assert show(quiet=True) == ""
+
+
+# --- The log file.
+
+
+def step(number, loss=1.5):
+    return Step(number, 9, loss, None if number == 2 else 0.25, 3.0, None, 1e-17)
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def write(path, numbers, **kwargs):
+    with CsvLog(path) as log:
+        for number in numbers:
+            log(step(number, **kwargs))
+
+
+def read(path):
+    """Return the steps of a log."""
+    header, *lines = rows(path)
+    assert header == HEADER
+    return [
+        Step(int(a), int(b), float(c), *(None if v == "" else float(v) for v in rest))
+        for a, b, c, *rest in lines
+    ]
+
+
+def test_logged_numbers_are_exact(tmp_path):
+    write(tmp_path / "log.csv", [1, 2, 3], loss=0.1 + 0.2)
+    assert read(tmp_path / "log.csv") == [step(number, loss=0.1 + 0.2) for number in (1, 2, 3)]
+
+
+def test_each_line_is_written_at_once(tmp_path):
+    """A run may be killed before it ends."""
+    with CsvLog(tmp_path / "log.csv") as log:
+        for number in (1, 2, 3):
+            log(step(number))
+            assert len(rows(tmp_path / "log.csv")) == number + 1
+
+
+@pytest.mark.parametrize("first", [1, 3, 6])
+def test_a_resumed_run_replaces_the_lines_after_its_checkpoint(tmp_path, first):
+    path = tmp_path / "log.csv"
+    write(path, range(1, 6), loss=1.0)
+    write(path, range(first, 8), loss=2.0)
+    expected = [step(n, loss=1.0) for n in range(1, first)]
+    assert read(path) == [*expected, *(step(n, loss=2.0) for n in range(first, 8))]
+
+
+def test_a_truncated_line_is_dropped(tmp_path):
+    path = tmp_path / "log.csv"
+    write(path, [1, 2, 3])
+    path.write_bytes(path.read_bytes()[:-12])
+    write(path, [4])
+    assert [s.number for s in read(path)] == [1, 2, 4]
+
+
+def test_an_empty_file_gets_a_header(tmp_path):
+    path = tmp_path / "log.csv"
+    path.touch()
+    write(path, [1])
+    assert [s.number for s in read(path)] == [1]
+
+
+def test_nothing_is_written_before_the_first_step(tmp_path):
+    with CsvLog(tmp_path / "log.csv"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_log_is_closed_when_a_run_fails(tmp_path):
+    log = CsvLog(tmp_path / "log.csv")
+
+    def fail():
+        with log:
+            log(step(1))
+            raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        fail()
+    assert log._file.closed
+    assert [s.number for s in read(tmp_path / "log.csv")] == [1]
+
+
+def test_other_csv_files_are_refused_and_not_changed(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("x,y\n1,2\n")
+    with pytest.raises(ValueError, match=r"data\.csv is not a log of isolatent: it starts with"):
+        write(path, [1])
+    assert path.read_text() == "x,y\n1,2\n"

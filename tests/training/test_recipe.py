@@ -1,11 +1,11 @@
-"""The recipe checks its settings and can be written down."""
+"""A recipe checks its settings and converts to plain data."""
 
 import pytest
 
 from isolatent.training import Recipe
 
 
-def test_a_recipe_is_plain_data():
+def test_a_recipe_equals_that_of_its_plain_data():
     recipe = Recipe(max_steps=7, chunk_size=3)
     assert Recipe(**recipe.to_dict()) == recipe
 

@@ -1,4 +1,4 @@
-"""A run that was stopped or tampered with ends with the same bits as one that was not."""
+"""An interrupted run that is resumed ends with the same bits as an uninterrupted run."""
 
 import signal
 
@@ -7,9 +7,10 @@ import pytest
 import torch
 
 import isolatent as iso
+from isolatent.baselines import SupervisedEncoder
 from isolatent.checks import IsolatentWarning
 from isolatent.training import Checkpoints, DamagedFileError
-from resumable_runs import bits, case, save_always
+from resumable_runs import CASES, VAES, bits, case, checkpoint_every_step
 
 
 def stop_at(number):
@@ -20,8 +21,8 @@ def stop_at(number):
     return on_step
 
 
-def stopped(directory, number=12, name="array", **changes):
-    """A run that was stopped after a step."""
+def interrupt(directory, number=12, name="array", **changes):
+    """Start a run that is interrupted after a step."""
     model, data, options = case(name)
     model.set_params(**changes)
     with pytest.raises(KeyboardInterrupt):
@@ -30,30 +31,35 @@ def stopped(directory, number=12, name="array", **changes):
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
+def uninterrupted(tmp_path_factory):
     model, data, options = case("array")
-    return bits(model.fit(*data, **options), tmp_path_factory.mktemp("whole"))
+    return bits(model.fit(*data, **options), tmp_path_factory.mktemp("uninterrupted"))
 
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path, whole):
-    stopped(tmp_path / "c")
-    model, data, options = case("array")
+@pytest.mark.parametrize("name", CASES)
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, name):
+    model, data, options = case(name)
+    expected = bits(model.fit(*data, **options), tmp_path / "expected")
+    history = model.history_
+    interrupt(tmp_path / "checkpoints", name=name)
+    model, data, options = case(name)
     seen = []
-    model.fit(*data, **options, resume=tmp_path / "c", on_step=seen.append)
+    model.fit(*data, **options, resume=tmp_path / "checkpoints", on_step=seen.append)
     assert seen[0].number == 13
     assert [step.number for step in model.history_] == list(range(1, 31))
     assert model.history_[12:] == seen
-    assert bits(model, tmp_path / "m") == whole
+    assert model.history_ == history
+    assert bits(model, tmp_path / "resumed") == expected
 
 
-def test_images_go_on_to_the_same_bits(tmp_path):
-    """Their weights lie in memory with the channels last, and so must the optimiser's moments."""
+def test_an_image_encoder_resumes_with_the_same_bits(tmp_path):
+    """Its weights have the channels last in memory, and so must the optimiser's moments."""
     x = np.random.default_rng(0).random((2, 12, 1, 64, 64), dtype=np.float32)
     recipe = iso.Recipe(max_steps=4, batch_size=4, warmup=0)
     codes = []
-    for name in ("whole", "stopped"):
+    for name in ("uninterrupted", "interrupted"):
         model = iso.ContrastiveICA(2, encoder="conv", recipe=recipe, random_state=0)
-        if name == "stopped":
+        if name == "interrupted":
             with pytest.raises(KeyboardInterrupt):
                 model.fit(*x, checkpoint=tmp_path, on_step=stop_at(2))
             model.fit(*x, resume=tmp_path)
@@ -63,8 +69,21 @@ def test_images_go_on_to_the_same_bits(tmp_path):
     assert np.array_equal(*codes)
 
 
-def test_ctrl_c_within_a_step_is_honoured_after_it(tmp_path, whole):
-    """The signal arrives while pairs are drawn; the step is finished, saved, and then it stops."""
+def test_the_error_of_a_supervised_encoder_survives_a_resumed_run(tmp_path):
+    """The factors are independent of the observations, so the least error comes early."""
+    x, z = np.random.default_rng(0).normal(size=(2, 200, 3))
+    model = SupervisedEncoder(3, max_steps=400, batch_size=64)
+    steps = []
+    expected = model.fit(x, z, on_step=steps.append).error_
+    (best,) = (step.number for step in steps if step.held_out == expected)
+    assert best < len(steps) - 50
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, z, checkpoint=tmp_path, on_step=stop_at(best + 5))
+    assert model.fit(x, z, resume=tmp_path).error_ == expected
+
+
+def test_ctrl_c_takes_effect_after_the_step(tmp_path, uninterrupted):
+    """The signal arrives while pairs are drawn; the step is finished and saved first."""
     before = signal.getsignal(signal.SIGINT)
     model, data, _ = case("array")
     source = iso.ArrayPairs(*data)
@@ -84,16 +103,16 @@ def test_ctrl_c_within_a_step_is_honoured_after_it(tmp_path, whole):
     assert signal.getsignal(signal.SIGINT) is before
     assert Checkpoints(tmp_path / "c").steps()[-1] == 9
     model.fit(*data, resume=tmp_path / "c")
-    assert bits(model, tmp_path / "m") == whole
+    assert bits(model, tmp_path / "m") == uninterrupted
 
 
-def test_a_second_ctrl_c_does_not_wait(tmp_path):
+def test_a_second_ctrl_c_takes_effect_at_once(tmp_path):
     model, data, _ = case("array")
 
     def twice(step):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
-        raise AssertionError("the second one was not honoured")
+        raise AssertionError("the second signal had no effect")
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -103,7 +122,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path):
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_is_given_back_after_training():
+def test_the_signal_handler_is_restored_after_training():
     model, data, _ = case("array")
     before = signal.getsignal(signal.SIGINT)
     seen = []
@@ -112,85 +131,117 @@ def test_ctrl_c_is_given_back_after_training():
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_a_finished_run_is_given_back(tmp_path, whole):
+def test_a_finished_run_is_loaded_without_training(tmp_path, uninterrupted):
     model, data, _ = case("array")
     model.fit(*data, checkpoint=tmp_path / "c")
-    assert bits(model, tmp_path / "m") == whole  # keeping checkpoints changes nothing
+    assert bits(model, tmp_path / "m") == uninterrupted  # checkpoints change nothing
     again, _, _ = case("array")
-    again.fit(*data, resume=tmp_path / "c", on_step=stop_at(0))
-    assert bits(again, tmp_path / "m") == whole
+    steps = []
+    again.fit(*data, resume=tmp_path / "c", on_step=steps.append)
+    assert steps == []
+    assert bits(again, tmp_path / "m") == uninterrupted
     assert again.history_ == model.history_
 
 
-def test_old_checkpoints_are_replaced_by_a_new_run(tmp_path):
-    stopped(tmp_path, 20)
-    stopped(tmp_path, 4, random_state=8)
+def test_a_new_run_replaces_old_checkpoints(tmp_path):
+    interrupt(tmp_path, 20)
+    interrupt(tmp_path, 4, random_state=8)
     assert Checkpoints(tmp_path).steps() == [0, 4]
 
 
 @pytest.mark.parametrize("end", [".json", ".safetensors"])
-def test_a_damaged_last_checkpoint_costs_only_time(tmp_path, monkeypatch, whole, end):
-    save_always(monkeypatch.setattr)
-    stopped(tmp_path / "c")
+def test_a_damaged_last_checkpoint_costs_only_time(tmp_path, monkeypatch, uninterrupted, end):
+    checkpoint_every_step(monkeypatch.setattr)
+    interrupt(tmp_path / "c")
     path = tmp_path / "c" / f"step-00000012{end}"
     path.write_bytes(path.read_bytes()[:-7])
     model, data, _ = case("array")
-    with pytest.warns(IsolatentWarning, match="going on from the checkpoint of step 11") as caught:
+    with pytest.warns(
+        IsolatentWarning, match="continuing from the checkpoint of step 11"
+    ) as caught:
         model.fit(*data, resume=tmp_path / "c")
     assert str(path) in str(caught[0].message)
-    assert bits(model, tmp_path / "m") == whole
+    assert bits(model, tmp_path / "m") == uninterrupted
 
 
-def test_damaged_checkpoints_alone_are_an_error(tmp_path):
-    stopped(tmp_path)
+def test_resume_fails_if_all_checkpoints_are_damaged(tmp_path):
+    interrupt(tmp_path)
     for path in tmp_path.glob("*.json"):
         path.write_text("{}")
     model, data, _ = case("array")
-    with pytest.raises(DamagedFileError, match="holds no other good checkpoint"):
+    with pytest.raises(DamagedFileError, match="holds no other intact checkpoint"):
         model.fit(*data, resume=tmp_path)
 
 
-def test_without_a_seed_the_first_run_is_repeated(tmp_path):
-    """What is drawn for want of a seed is drawn once, here from NumPy's own stream."""
+def test_a_run_without_a_seed_keeps_the_seed_that_was_drawn(tmp_path):
+    """The seed is drawn once, here from NumPy's global stream."""
     model, data, _ = case("array")
     model.set_params(random_state=None)
     np.random.seed(5)  # noqa: NPY002
     first = bits(model.fit(*data), tmp_path / "m")
     np.random.seed(5)  # noqa: NPY002
-    stopped(tmp_path / "c", random_state=None)
+    interrupt(tmp_path / "c", random_state=None)
     model.fit(*data, resume=tmp_path / "c")
     assert bits(model, tmp_path / "m") == first
     assert bits(model.fit(*data), tmp_path / "m") != first
 
 
+CHANGES = [
+    ("array", {"n_components": 3}, "n_components"),
+    ("array", {"recipe": iso.Recipe(max_steps=31, batch_size=32, warmup=5)}, "recipe"),
+    ("array", {"conditional": "normal", "space": "box"}, "space"),
+    ("array", {"loss": "nce"}, "loss"),
+    ("array", {"encoder": "paper"}, "encoder"),
+    ("array", {"lag": 2}, "lag"),
+    ("array", {"random_state": 4}, "seed"),
+    ("supervised", {"max_steps": 31}, "recipe"),
+    ("supervised", {"random_state": 4}, "seed"),
+    ("slow_vae", {"gamma": 5.0}, "gamma"),
+    ("slow_vae", {"batch_size": 16}, "batch_size"),
+    ("beta_vae", {"beta": 2.0}, "beta"),
+]
+
+
 @pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"n_components": 3}, "n_components"),
-        ({"recipe": iso.Recipe(max_steps=31, batch_size=32, warmup=5)}, "recipe"),
-        ({"conditional": "normal", "space": "box"}, "space"),
-        ({"loss": "nce"}, "loss"),
-        ({"encoder": "paper"}, "encoder"),
-        ({"lag": 2}, "lag"),
-        pytest.param(
-            {"random_state": 4},
-            "seed",
-        ),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
+    ("name", "changes", "named"), CHANGES, ids=[f"{name}-{named}" for name, _, named in CHANGES]
 )
-def test_another_run_is_refused_by_name(tmp_path, changes, named):
-    stopped(tmp_path)
+def test_resume_refuses_a_run_with_other_parameters(tmp_path, name, changes, named):
+    interrupt(tmp_path, name=name)
     kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    model, data, _ = case("array")
+    model, data, _ = case(name)
     model.set_params(**changes)
     with pytest.raises(ValueError, match=f"resume must hold a run with the same {named}"):
         model.fit(*data, resume=tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
 
 
-def test_wrong_arguments(tmp_path):
-    model, data, _ = case("array")
+@pytest.mark.parametrize("name", ["array", *VAES])
+def test_resume_refuses_a_run_on_other_data(tmp_path, name):
+    interrupt(tmp_path, name=name)
+    model, (x, x_pos), _ = case(name)
+    with pytest.raises(ValueError, match="resume must hold a run with the same data"):
+        model.fit(x, x_pos + 0.01, resume=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["negatives", "ensemble"])
+def test_resume_refuses_a_run_with_other_negatives_or_tags(tmp_path, name):
+    model, (source,), _ = case(name)
+    batch = source.sample(150, torch.Generator().manual_seed(0))
+    options = {"negatives": batch.negatives} if name == "negatives" else {"tags": batch.tags}
+    changed = {key: value.roll(1, 0) for key, value in options.items()}
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(
+            iso.ArrayPairs(batch.x, batch.x_pos, **options),
+            checkpoint=tmp_path,
+            on_step=stop_at(2),
+        )
+    with pytest.raises(ValueError, match="resume must hold a run with the same data"):
+        model.fit(iso.ArrayPairs(batch.x, batch.x_pos, **changed), resume=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["array", "supervised", "slow_vae"])
+def test_wrong_arguments(tmp_path, name):
+    model, data, _ = case(name)
     with pytest.raises(ValueError, match="checkpoint and resume exclude each other"):
         model.fit(*data, checkpoint=tmp_path, resume=tmp_path)
     with pytest.raises(FileNotFoundError, match="holds no checkpoint"):
@@ -200,14 +251,15 @@ def test_wrong_arguments(tmp_path):
 
 
 @pytest.mark.parametrize("numbers", [{"n_components": np.int64(2)}, {"lag": np.int64(1)}])
-def test_numbers_of_numpy_are_numbers(tmp_path, numbers):
-    """As a grid search over ``np.arange`` gives them."""
-    stopped(tmp_path, **numbers)
+def test_numpy_integers_are_saved(tmp_path, numbers):
+    """A grid search over ``np.arange`` passes them."""
+    interrupt(tmp_path, **numbers)
 
 
-def test_the_global_stream_is_left_alone():
-    """Also by an encoder that draws from it."""
-    model, data, options = case("dropout")
+@pytest.mark.parametrize("name", ["dropout", "supervised", "slow_vae"])
+def test_the_global_random_state_does_not_change(name):
+    """Also if an encoder draws from it."""
+    model, data, options = case(name)
     before = torch.get_rng_state()
     model.fit(*data, **options)
     assert torch.equal(torch.get_rng_state(), before)

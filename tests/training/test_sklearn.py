@@ -1,4 +1,4 @@
-"""The estimator keeps scikit-learn's contract, with pairs where others have targets."""
+"""ContrastiveICA follows the contract of scikit-learn, with positives in place of targets."""
 
 import math
 import pickle
@@ -21,7 +21,7 @@ SHORT = iso.Recipe(max_steps=3, batch_size=8, warmup=1)
 
 
 class Unpaired(iso.ContrastiveICA):
-    """For scikit-learn's checks, which hand any numbers as y: our second argument are positives."""
+    """For scikit-learn's checks, which pass targets y where ContrastiveICA has positives."""
 
     def fit(self, X, y=None):
         return super().fit(X)
@@ -33,9 +33,7 @@ class Unpaired(iso.ContrastiveICA):
         return super().score(X)
 
 
-BELIEFS = {"space": "euclidean", "marginal": "normal", "conditional": "normal"}
-UNPAIRED = Unpaired(2, **BELIEFS, recipe=SHORT, random_state=0)
-# None fails once y is not taken for the positives.
+UNPAIRED = Unpaired(2, space="euclidean", recipe=SHORT, random_state=0)
 CHECKS = list(estimator_checks_generator(UNPAIRED, mark="skip"))
 
 
@@ -49,7 +47,7 @@ def test_contract(estimator, check):
 
 
 def circle(rows=600, seed=0, width=0.2):
-    """Pairs of points on a circle, seen in four dimensions of very different size."""
+    """Return points on a circle, and pairs of observations with columns of different scales."""
     rng = np.random.default_rng(seed)
     angle = rng.uniform(0, 2 * np.pi, rows)
     near = angle + width * rng.normal(size=rows)
@@ -66,7 +64,7 @@ def model():
     return iso.ContrastiveICA(2, recipe=RECIPE, random_state=0).fit(X, X_POS)
 
 
-def test_a_recording_goes_through_a_pipeline():
+def test_a_pipeline_accepts_a_recording():
     rng = np.random.default_rng(0)
     angle = np.cumsum(0.3 * rng.normal(size=1500))
     z = np.stack([np.cos(angle), np.sin(angle)], 1)
@@ -81,14 +79,14 @@ def test_a_recording_goes_through_a_pipeline():
     assert np.array_equal(line.fit_transform(recording), codes)
 
 
-def test_sessions_go_through_a_pipeline():
-    """Where each row is its own session there is nothing to pair."""
+def test_a_pipeline_accepts_sessions():
+    """Where each row is its own session there are no pairs."""
     line = Pipeline([("scale", StandardScaler()), ("ica", iso.ContrastiveICA(recipe=SHORT))])
     with pytest.raises(ValueError, match="lag must be shorter than some session"):
         line.fit(X, ica__groups=np.arange(len(X)))
 
 
-def test_a_clone_is_the_same_estimator_unfitted(model):
+def test_a_clone_has_the_same_parameters_and_is_not_fitted(model):
     twin = clone(model)
     assert twin.get_params() == model.get_params()
     assert not hasattr(twin, "encoder_")
@@ -98,12 +96,11 @@ def test_a_clone_is_the_same_estimator_unfitted(model):
 
 
 def test_a_model_can_be_pickled(model):
-    """By those who trust their files: saving with ``save`` needs no trust."""
     again = pickle.loads(pickle.dumps(model))
     assert np.array_equal(again.transform(X), model.transform(X))
 
 
-def test_a_begun_model_can_be_pickled_and_goes_on_alike():
+def test_a_pickled_model_of_partial_fit_continues_with_the_same_bits():
     begun = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).partial_fit(X, X_POS)
     again = pickle.loads(pickle.dumps(begun))
     assert np.array_equal(
@@ -111,7 +108,7 @@ def test_a_begun_model_can_be_pickled_and_goes_on_alike():
     )
 
 
-def test_a_grid_search_finds_the_right_world():
+def test_a_grid_search_selects_the_right_space():
     search = GridSearchCV(
         iso.ContrastiveICA(
             2, recipe=iso.Recipe(max_steps=100, batch_size=64, warmup=10), random_state=0
@@ -126,11 +123,11 @@ def test_a_grid_search_finds_the_right_world():
     assert search.best_params_["space"] == "sphere"
     found = search.cv_results_
     scores = dict(zip(found["param_n_components"], found["mean_test_score"], strict=True))
-    assert scores[1] < scores[2] - 0.3  # a line does not hold a circle
+    assert scores[1] < scores[2] - 0.3  # a circle cannot be mapped to a line
     assert search.best_estimator_.transform(X).shape[1] == search.best_params_["n_components"]
 
 
-def test_cross_validation_scores_what_a_pair_tells():
+def test_cross_validation_scores_the_information_of_pairs():
     estimator = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0)
     scores = cross_val_score(estimator, X, X_POS, cv=2)
     # A circle and a normal step of width 0.2 share log(2π / 0.2) - ½ log(2πe) = 2.03 nats.
@@ -157,7 +154,7 @@ def test_right_pairs_score_higher_than_wrong_ones(model):
     ],
 )
 def test_a_score_is_at_most_the_logarithm_of_512(rows):
-    """However much pairs tell: here they are the same, on a fine grid, and the scale is huge."""
+    """Even where pairs are equal, on a fine grid, and the scale is very large."""
     model = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).fit(X, X_POS)
     model.encoder_ = torch.nn.Linear(4, 2).requires_grad_(True)
     with torch.no_grad():
@@ -172,7 +169,7 @@ def test_a_score_is_at_most_the_logarithm_of_512(rows):
     assert score > 0.75 * math.log(min(rows, 512))
 
 
-def test_frames_come_in_and_go_out():
+def test_data_frames_are_accepted_and_returned():
     frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(len(X)) + 5)
     estimator = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).set_output(transform="pandas")
     codes = estimator.fit(frame, pd.DataFrame(X_POS, columns=list("abcd"))).transform(frame)
@@ -187,14 +184,14 @@ def test_frames_come_in_and_go_out():
     assert np.isfinite(estimator.score(frame))
 
 
-def test_frames_go_out():
+def test_data_frames_are_returned_for_arrays():
     estimator = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).set_output(transform="pandas")
     codes = estimator.fit(X, X_POS).transform(X)
     assert list(codes.columns) == ["contrastiveica0", "contrastiveica1"]
     assert codes.shape == (len(X), 2)
 
 
-def test_partial_fits_add_up():
+def test_partial_fits_continue_one_model():
     estimator = iso.ContrastiveICA(2, recipe=iso.Recipe(batch_size=50, warmup=5), random_state=0)
     r2 = []
     for k in range(12):
@@ -209,7 +206,7 @@ def test_partial_fits_add_up():
         estimator.partial_fit(X[:, :3], X_POS[:, :3])
 
 
-def test_fit_starts_anew():
+def test_fit_starts_a_new_model():
     estimator = iso.ContrastiveICA(2, recipe=SHORT, random_state=0)
     estimator.partial_fit(X, X_POS)
     estimator.fit(X[:, :3], X_POS[:, :3])
@@ -220,7 +217,7 @@ def test_fit_starts_anew():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_transform_of_a_memory_map(tmp_path, model, dtype):
-    """In more batches than one, equal to that of an array, and without a word."""
+    """In several chunks, with the same bits as of an array."""
     rows = np.random.default_rng(0).normal(size=(20_000, 4)).astype(dtype)
     np.save(tmp_path / "x.npy", rows)
     expected = model.transform(rows)
@@ -235,7 +232,7 @@ def test_transform_of_a_memory_map(tmp_path, model, dtype):
         model.transform(mapped[:, :3])
 
 
-def test_transform_of_a_memory_map_warns_of_nothing(tmp_path, model):
+def test_transform_of_a_memory_map_does_not_warn(tmp_path, model):
     np.save(tmp_path / "x.npy", X.astype(np.float32))
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     torch.set_warn_always(True)
@@ -249,7 +246,7 @@ def test_transform_of_a_memory_map_warns_of_nothing(tmp_path, model):
 
 
 @pytest.mark.parametrize("kind", ["array", "map"])
-def test_a_fit_does_not_depend_on_where_the_array_is(tmp_path, kind):
+def test_arrays_tensors_and_memory_maps_give_the_same_model(tmp_path, kind):
     x, x_pos = X.astype(np.float32), X_POS.astype(np.float32)
     expected = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).fit(x, x_pos).transform(x)
     if kind == "map":
@@ -280,7 +277,7 @@ def test_small_signals_on_large_offsets_are_recovered(offset):
     assert iso.linear_r2(Z, codes) > 0.97
 
 
-def test_a_recording_too_short_to_spare_a_part_is_used_whole():
+def test_a_recording_too_short_to_hold_rows_out_is_used_whole():
     """150 rows at a lag of 20: a tenth of them holds no pair."""
     estimator = iso.ContrastiveICA(2, recipe=SHORT, lag=(20, 20), random_state=0)
     with warnings.catch_warnings():

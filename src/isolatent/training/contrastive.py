@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from isolatent.contrast import ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
 from isolatent.encoders import Whitening
-from isolatent.encoders.chunks import dtype_of
+from isolatent.encoders.chunks import dtype_of, encode_chunks
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import build_encoder, build_loss, build_saturated_loss
@@ -24,7 +24,15 @@ from isolatent.training.devices import Processes
 from isolatent.training.engine import Training, WeightAverage
 from isolatent.training.recipe import Recipe
 
-__all__ = ["ContrastiveTraining", "Setup", "hold_out", "set_up"]
+__all__ = [
+    "ContrastiveTraining",
+    "Setup",
+    "encode_batch",
+    "has_bound",
+    "hold_out",
+    "loss_of",
+    "set_up",
+]
 
 HELD_OUT_SHARE = 0.1
 HELD_OUT_PAIRS = 4096  # more would slow measurements down without making them more precise
@@ -71,7 +79,6 @@ class ContrastiveTraining(Training):
         for module in (loss, self.saturated_loss):
             if isinstance(module, ContrastiveLoss | Ensemble) and self.processes.size > 1:
                 module.gather = True
-        self.accepts = set(inspect.signature(loss.forward).parameters) & {"negatives", "tags"}
         self.saturated_at: int | None = None
         self._level: float | None = None  # running mean of the loss
 
@@ -83,28 +90,19 @@ class ContrastiveTraining(Training):
         return self.saturated_loss
 
     def loss(self, batch: Batch) -> Tensor:
-        return self._loss_of(self._encode(batch))
+        return loss_of(self.objective, self._encode(batch))
 
     def held_out_loss(self, network: nn.Module, held_out: Batch) -> float:
-        h, h_pos = (self.encode(network, part) for part in (held_out.x, held_out.x_pos))
-        negatives = held_out.negatives
-        if negatives is not None:
-            flat = negatives.flatten(0, negatives.ndim - held_out.x.ndim)
-            shape = negatives.shape[: 1 + negatives.ndim - held_out.x.ndim]
-            negatives = self.encode(network, flat).view(*shape, -1)
-        tags = None if held_out.tags is None else held_out.tags.to(h.device)
+        codes = encode_batch(network, held_out)
         with torch.no_grad(), _without_gathering(self.objective):
-            return float(self._loss_of(Batch(h, h_pos, negatives, tags)))
+            return float(loss_of(self.objective, codes))
 
     def is_measured(self, number: int) -> bool:
         return number % next(every for start, every in MEASURE_EVERY if number > start) == 0
 
-    def chance_loss(self) -> float | None:
-        """Return log B for InfoNCE, whose value it is for uninformative codes; None otherwise."""
-        loss = self.objective
-        if not isinstance(loss, InfoNCE) or loss.negatives_from != "across":
-            return None
-        return math.log(self.recipe.batch_size)
+    def chance_loss(self, batch: Batch) -> float | None:
+        """Return log B for InfoNCE with the negatives of its batch alone, and None otherwise."""
+        return math.log(self.recipe.batch_size) if has_bound(self.objective, batch) else None
 
     def scale(self) -> float | None:
         similarity = getattr(self.modules["loss"], "similarity", None)
@@ -114,9 +112,9 @@ class ContrastiveTraining(Training):
             return float(similarity.weights.detach().mean())
         return None
 
-    def after_step(self, loss: float) -> None:
+    def after_step(self, batch: Batch, loss: float) -> None:
         """Switch to the saturated loss once InfoNCE is saturated."""
-        chance = self.chance_loss()
+        chance = self.chance_loss(batch)
         if chance is None or self.saturated_loss is None:
             return
         if self._level is None:
@@ -143,16 +141,6 @@ class ContrastiveTraining(Training):
     def _weight_average(self) -> WeightAverage:
         return partial(_average_weights, share=self.recipe.averaging)
 
-    def _loss_of(self, codes: Batch) -> Tensor:
-        """Return the objective of codes, with the negatives and tags that it takes."""
-        options: dict[str, Tensor] = {}
-        if codes.negatives is not None:
-            options["negatives"] = codes.negatives
-        if codes.tags is not None and "tags" in self.accepts:
-            options["tags"] = codes.tags
-        value: Tensor = self.objective(codes.x, codes.x_pos, **options)
-        return value
-
     def _encode(self, batch: Batch) -> Batch:
         """Return the codes of a batch; in chunks, activations are recomputed backwards."""
         parts = [batch.x, batch.x_pos]
@@ -176,6 +164,41 @@ class ContrastiveTraining(Training):
         h, h_pos, *rest = codes.to(self.dtype).split([len(part) for part in parts])
         negatives = rest[0].view(*shape, -1) if rest else None
         return Batch(h, h_pos, negatives, batch.tags)
+
+
+def loss_of(loss: nn.Module, codes: Batch) -> Tensor:
+    """Return the loss of codes, with their negatives, and with their tags if it takes tags."""
+    options: dict[str, Tensor] = {}
+    if codes.negatives is not None:
+        options["negatives"] = codes.negatives
+    if codes.tags is not None and "tags" in _options_of(loss):
+        options["tags"] = codes.tags
+    value: Tensor = loss(codes.x, codes.x_pos, **options)
+    return value
+
+
+def encode_batch(network: nn.Module, batch: Batch) -> Batch:
+    """Return the codes of a batch and of its negatives, without gradients."""
+    h, h_pos = (encode_chunks(network, part) for part in (batch.x, batch.x_pos))
+    negatives = batch.negatives
+    if negatives is not None:
+        extra = negatives.ndim - batch.x.ndim
+        shape = negatives.shape[: 1 + extra]
+        negatives = encode_chunks(network, negatives.flatten(0, extra)).view(*shape, -1)
+    return Batch(h, h_pos, negatives, None if batch.tags is None else batch.tags.to(h.device))
+
+
+def has_bound(loss: nn.Module, batch: Batch) -> bool:
+    """Return whether log B minus the loss is a lower bound on information.
+
+    It is for InfoNCE whose negatives are the other positives of the batch.
+    """
+    across = isinstance(loss, InfoNCE) and loss.negatives_from == "across"
+    return across and batch.negatives is None
+
+
+def _options_of(loss: nn.Module) -> set[str]:
+    return set(inspect.signature(loss.forward).parameters) & {"negatives", "tags"}
 
 
 class Setup(NamedTuple):
@@ -246,7 +269,7 @@ def set_up(
     if isinstance(loss, str) and isinstance(encoder, str):
         saturated = build_saturated_loss(loss, beliefs, n_components, potentials, recipe.batch_size)
     training = ContrastiveTraining(network, objective, recipe, generator, saturated, processes)
-    _check_batch(first, training)
+    _check_batch(first, objective)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
 
 
@@ -267,18 +290,30 @@ def hold_out(
     return source, Batch.of(every)
 
 
-def _check_batch(batch: Batch, training: ContrastiveTraining) -> None:
+def _check_batch(batch: Batch, loss: nn.Module) -> None:
     """Raise an error, before training, if the loss cannot take what batches carry."""
-    loss = training.modules["loss"]
-    if batch.negatives is not None and "negatives" not in training.accepts:
+    members = [*loss.losses] if isinstance(loss, Ensemble) else [loss]
+    contrastive = [member for member in members if isinstance(member, ContrastiveLoss)]
+    if batch.negatives is None:
+        if any(member.negatives_from == "given" for member in contrastive):
+            raise ValueError(
+                "X must be a pair source with negatives for a loss with negatives_from='given'"
+            )
+    elif "negatives" not in _options_of(loss):
         raise ValueError(f"loss must take negatives=, which these pairs carry, got {loss!r}")
-    if isinstance(loss, Ensemble) and batch.tags is None:
-        raise ValueError("X must be a pair source with tags for an Ensemble: one loss for each tag")
-    given = isinstance(loss, ContrastiveLoss) and loss.negatives_from == "given"
-    if given and batch.negatives is None:
+    elif batch.negatives.ndim > batch.x.ndim and any(member.symmetric for member in contrastive):
         raise ValueError(
-            "X must be a pair source with negatives for a loss with negatives_from='given'"
+            "loss must be a module with symmetric=False, such as InfoNCE(Dot(), symmetric=False): "
+            "these pairs carry negatives that belong to their anchors"
         )
+    if isinstance(loss, Ensemble):
+        if batch.tags is None:
+            raise ValueError(
+                "X must be a pair source with tags for an Ensemble: one loss for each tag"
+            )
+        known = batch.tags.unique().tolist()
+        if not 0 <= known[0] <= known[-1] < len(members):
+            raise ValueError(f"tags must be from 0 to {len(members) - 1}, got {known}")
 
 
 def _training_dtype(x: Tensor) -> torch.dtype:

@@ -63,6 +63,13 @@ class Processes:
         """Return the number that the first process has."""
         return number if self.size == 1 else int(self.fabric.broadcast(number))
 
+    def mean(self, number: float) -> float:
+        """Return the mean over the processes."""
+        if self.size == 1:
+            return number
+        own = torch.tensor(number, dtype=torch.float64)
+        return float(self.fabric.all_reduce(own, reduce_op="mean"))
+
     def any(self, flag: bool) -> bool:
         """Return whether the flag is set in any process."""
         if self.size == 1:

@@ -96,7 +96,7 @@ class Training(ABC):
     def set_state(self, state: Mapping[str, Any]) -> None:  # noqa: B027  # optional
         """Restore what :meth:`state` returned."""
 
-    def chance_loss(self) -> float | None:
+    def chance_loss(self, batch: Batch) -> float | None:
         """Return the loss of codes that carry no information, where it is known."""
         return None
 
@@ -104,8 +104,8 @@ class Training(ABC):
         """Return the learned scale of the similarity, if there is one."""
         return None
 
-    def after_step(self, loss: float) -> None:  # noqa: B027  # optional
-        """React to the loss of a step, once the step is done."""
+    def after_step(self, batch: Batch, loss: float) -> None:  # noqa: B027  # optional
+        """React to the loss of a batch, once its step is done."""
 
     def _build_optimiser(self) -> torch.optim.Optimizer:
         """Return AdamW; logarithms of scales have a rate of their own and do not decay."""
@@ -135,7 +135,11 @@ class Training(ABC):
         return self.network if self.averaged is None else self.averaged.module
 
     def advance(self, batch: Batch) -> float:
-        """Do one optimiser step on this process's part of a batch; return the loss before it."""
+        """Do one optimiser step on this process's part of a batch.
+
+        Returns:
+            The loss before the step, averaged over the processes.
+        """
         rate = self.schedule.rate(self.number + 1)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
@@ -143,11 +147,12 @@ class Training(ABC):
         self.optimiser.zero_grad()
         value.backward()
         average_gradients(self.parameters, self.processes)
-        current = self.check_finite(float(value.detach()))
+        # The mean, so that all processes have the same history, and raise an error together.
+        current = self.check_finite(self.processes.mean(float(value.detach())))
         self.optimiser.step()
         if self.averaged is not None:
             self.averaged.update_parameters(self.network)
-        self.after_step(current)
+        self.after_step(batch, current)
         return current
 
     def measure(self, held_out: Batch) -> float:
@@ -272,7 +277,7 @@ def train(
         while training.number < schedule.total:
             number = training.number + 1
             batch = Batch.of(source.sample(recipe.batch_size, training.generator))
-            chance = training.chance_loss()
+            chance = training.chance_loss(batch)
             loss = training.advance(processes.share(batch))
             score = missed = None
             due = training.is_measured(number)

@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
-from isolatent.contrast import InfoNCE
-from isolatent.encoders.chunks import device_of, dtype_of
+from isolatent.encoders.chunks import dtype_of
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.world_beliefs import count_factors
@@ -37,6 +36,9 @@ from isolatent.training.contrastive import (
     MIN_PAIRS_TO_HOLD_OUT,
     ContrastiveTraining,
     Setup,
+    encode_batch,
+    has_bound,
+    loss_of,
     set_up,
 )
 from isolatent.training.devices import Processes, connect
@@ -249,7 +251,7 @@ class ContrastiveICA(NetworkEstimator):
         """Return a lower bound on the information that pairs share, in nats; higher is better.
 
         The bound is log B - InfoNCE, with B = 512 pairs or all if there are fewer, so it is at most
-        6.2. For other losses than InfoNCE the score is the negative loss.
+        6.2. For other losses, and where pairs carry negatives, the score is the negative loss.
         """
         check_is_fitted(self, "encoder_")
         source: Any = self._as_source(X, X_pos, groups, reset=False)
@@ -258,15 +260,14 @@ class ContrastiveICA(NetworkEstimator):
             pairs = Batch.of(source.all())
         else:
             pairs = Batch.of(source.sample(HELD_OUT_PAIRS, generator))
-        x, x_pos = pairs.x, pairs.x_pos
-        dtype, device = dtype_of(self.encoder_), device_of(self.encoder_)
-        parts = math.ceil(len(x) / SCORE_BATCH_SIZE)
+        parts = math.ceil(len(pairs) / SCORE_BATCH_SIZE)
         total = 0.0
         with torch.no_grad():
-            for a, b in zip(x.tensor_split(parts), x_pos.tensor_split(parts), strict=True):
-                value = float(self.loss_(*(self.encoder_(v.to(device, dtype)) for v in (a, b))))
-                offset = math.log(len(a)) if isinstance(self.loss_, InfoNCE) else 0.0
-                total += (offset - value) * len(a) / len(x)
+            for rows in np.array_split(np.arange(len(pairs)), parts):
+                part = pairs.rows(slice(rows[0], rows[-1] + 1))
+                value = float(loss_of(self.loss_, encode_batch(self.encoder_, part)))
+                offset = math.log(len(part)) if has_bound(self.loss_, part) else 0.0
+                total += (offset - value) * len(part) / len(pairs)
         return total
 
     @classmethod
@@ -374,9 +375,7 @@ class ContrastiveICA(NetworkEstimator):
         )
 
     def _warn_if_uninformative(self, held_out: Batch) -> None:
-        if not isinstance(self.loss_, InfoNCE) or len(held_out) < MIN_PAIRS_TO_HOLD_OUT:
-            return
-        if held_out.negatives is not None:  # the bound is for negatives of the batch
+        if not has_bound(self.loss_, held_out) or len(held_out) < MIN_PAIRS_TO_HOLD_OUT:
             return
         information = self.score(ArrayPairs(held_out.x, held_out.x_pos))
         if information < NO_INFORMATION:

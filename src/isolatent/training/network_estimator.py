@@ -153,5 +153,6 @@ def _digest(source: PairSource, held_out: Batch | None) -> str:
     """Return a hash by which the data are recognised, as far as some of their pairs show."""
     if held_out is None:
         held_out = Batch.of(source.sample(DIGEST_PAIRS, Generator().manual_seed(0)))
-    parts = (part.contiguous().cpu().numpy().tobytes() for part in (held_out.x, held_out.x_pos))
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    parts = (held_out.x, held_out.x_pos, held_out.negatives, held_out.tags)
+    data = (part.contiguous().cpu().numpy().tobytes() for part in parts if part is not None)
+    return hashlib.sha256(b"".join(data)).hexdigest()

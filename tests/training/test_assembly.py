@@ -1,0 +1,159 @@
+"""Encoders and losses built from names and beliefs, and the guarantee read from a loss."""
+
+from itertools import product
+
+import pytest
+import torch
+from torch import nn
+
+import isolatent as iso
+from isolatent.contrast import ConstantPotential, NetworkPotential
+from isolatent.encoders import BoxHead, SphereHead, Straightening
+from isolatent.theory import CONDITIONALS, MARGINALS, SPACES, Beliefs, derive_guarantee
+from isolatent.training.assembly import (
+    ENCODERS,
+    LOSS_CLASSES,
+    build_encoder,
+    build_loss,
+    build_saturated_loss,
+    guarantee_of,
+    head_of,
+    learned_weights,
+)
+
+SHAPES = {"conv": (1, 64, 64), "pooled": (1, 20, 20), "residual": (2, 16, 16)}
+ALL_BELIEFS = [
+    Beliefs(space, marginal, conditional, 3.0 if conditional == "gennorm" else None)
+    for space, marginal, conditional in product(SPACES, MARGINALS, CONDITIONALS)
+    if conditional != "vmf" or space == "sphere"
+]
+
+
+def shape_of(name):
+    return SHAPES.get(name, (4,))
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("space", SPACES)
+def test_codes_are_in_the_space_of_the_head(name, space, generator):
+    encoder = build_encoder(name, shape_of(name), Beliefs(space), 3).eval()
+    h = encoder(5 * torch.randn(6, *shape_of(name), generator=generator)).detach()
+    assert h.shape == (6, 3)
+    head = Beliefs(space).head
+    if head == "sphere":
+        torch.testing.assert_close(h.norm(dim=1), torch.ones(6))
+    elif head == "box":
+        assert ((h >= 0) & (h <= 1)).all()
+    assert head_of(encoder, h) == head
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("space", SPACES)
+def test_encoders_are_built_in_single_precision(name, space):
+    encoder = build_encoder(name, shape_of(name), Beliefs(space), 3)
+    tensors = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
+    assert {t.dtype for t in tensors.values()} <= {torch.float32, torch.int64}
+
+
+@pytest.mark.parametrize("name", LOSS_CLASSES)
+def test_losses_have_the_similarity_and_potentials_of_the_beliefs(name):
+    expected = {
+        "none": {type(None)},
+        "constant": {type(None), ConstantPotential},
+        "learned": {NetworkPotential},
+    }
+    for beliefs in ALL_BELIEFS:
+        loss = build_loss(name, beliefs, 3)
+        kinds = {type(loss.potential), type(loss.potential_pos)}
+        assert kinds == expected[beliefs.potentials(name)], beliefs
+        weighted = name == "aninfonce" or beliefs.similarity == "weighted"
+        assert (learned_weights(loss, 3) is not None) == weighted, beliefs
+        assert weighted or loss.similarity.p == beliefs.exponent, beliefs
+        assert {p.dtype for p in loss.parameters()} <= {torch.float32}, beliefs
+
+
+@pytest.mark.parametrize("name", LOSS_CLASSES)
+def test_the_guarantee_of_a_loss_is_that_of_its_name(name):
+    similarity = "weighted" if name == "aninfonce" else None
+    for beliefs in ALL_BELIEFS:
+        found = guarantee_of(beliefs, build_loss(name, beliefs, 3), n_components=3)
+        expected = derive_guarantee(beliefs, loss=name, similarity=similarity, n_components=3)
+        assert found == expected, beliefs
+
+
+@pytest.mark.parametrize("potentials", ["none", "constant", "learned"])
+def test_the_guarantee_depends_on_the_potentials(potentials):
+    beliefs = Beliefs("sphere", "unknown")
+    loss = build_loss("infonce", beliefs, 3, potentials)
+    assert (guarantee_of(beliefs, loss, n_components=3).gap == "") == (potentials == "learned")
+
+
+def test_an_ensemble_has_the_guarantee_of_its_members():
+    beliefs = Beliefs("sphere", conditional="anisotropic")
+    member = guarantee_of(beliefs, iso.AnInfoNCE(3), n_components=3)
+    ensemble = iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3)])
+    assert guarantee_of(beliefs, ensemble, n_components=3) == member
+    mixed = iso.Ensemble([iso.AnInfoNCE(3), iso.NCE(iso.Dot())])
+    assert "no theorem is known for the loss" in guarantee_of(beliefs, mixed, n_components=3).gap
+
+
+def test_no_theorem_is_known_for_a_loss_of_a_user():
+    class Own(iso.InfoNCE):
+        pass
+
+    for loss in (Own(iso.Dot()), nn.MSELoss()):
+        gap = guarantee_of(Beliefs(), loss, n_components=3).gap
+        assert "no theorem is known for the loss" in gap
+
+
+@pytest.mark.parametrize(
+    ("layer", "head"),
+    [
+        (nn.Identity(), "free"),
+        (SphereHead(), "sphere"),
+        (BoxHead(), "box"),
+        (nn.Sigmoid(), "box"),
+        (nn.Sequential(BoxHead(), Straightening(3)), "box"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_head_of_an_encoder_of_a_user(layer, head, generator):
+    encoder = nn.Sequential(nn.Linear(4, 3), layer)
+    assert head_of(encoder, encoder(torch.randn(50, 4, generator=generator))) == head
+
+
+@pytest.mark.parametrize(
+    ("loss", "beliefs", "batch_size", "exists"),
+    [
+        ("infonce", Beliefs(), 64, True),
+        ("infonce", Beliefs("box", conditional="laplace"), 64, True),
+        ("infonce", Beliefs("euclidean", "uniform"), 64, True),
+        ("infonce", Beliefs("euclidean"), 64, False),  # learned potentials
+        ("infonce", Beliefs(conditional="anisotropic"), 64, False),
+        ("infonce", Beliefs(), 2, False),
+        ("nce", Beliefs(), 64, False),
+    ],
+)
+def test_where_a_saturated_loss_exists(loss, beliefs, batch_size, exists):
+    found = build_saturated_loss(loss, beliefs, 3, None, batch_size)
+    assert (found is not None) == exists
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: build_encoder("deep", (4,), Beliefs(), 3), "encoder must be one of 'mlp', 'pape"),
+        (lambda: build_loss("nll", Beliefs(), 3), "loss must be one of 'infonce'"),
+        (lambda: build_loss("nce", Beliefs(), 3, "some"), "potentials must be one of 'none'"),
+        (lambda: build_encoder("mlp", (1, 8, 8), Beliefs(), 3), r"shape \(N, features\) for enc"),
+        (lambda: build_encoder("conv", (4,), Beliefs(), 3), r"shape \(N, channels, height, width"),
+        (
+            lambda: build_encoder("conv", (1, 8, 8), Beliefs(), 3),
+            "images of 64 × 64 pixels",
+        ),
+        (lambda: build_encoder("pooled", (1, 8, 8), Beliefs(), 3), "images of at least 16 × 16 p"),
+    ],
+)
+def test_wrong_arguments(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
