@@ -17,7 +17,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from isolatent.encoders.chunks import dtype_of, encode_chunks
+from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, PairSource
 from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, average_gradients

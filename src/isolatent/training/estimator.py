@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import InfoNCE
-from isolatent.encoders.chunks import device_of, dtype_of
+from isolatent.inference import device_of, dtype_of
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.world_beliefs import count_factors
