@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from isolatent.datasets import Shapes3D
-from isolatent.datasets.shapes3d import BODIES, CAMERA, HEIGHT, OBJECT_RADIUS, camera_rays
+from isolatent.datasets.shapes3d import CAMERA, HEIGHT, OBJECT_RADIUS, camera_rays
+
+BODIES = ("cube", "cylinder", "sphere", "capsule")
 
 WORLD = Shapes3D()
 FLOOR, WALL, OBJECT = 0, 1, 2

@@ -15,10 +15,9 @@ from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, coun
 from isolatent.contrast.distributed import Counts, gather_rows
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 
-__all__ = ["GEOMETRIES", "SaturatedInfoNCE", "WallPotential"]
+__all__ = ["RESOLUTIONS", "SaturatedInfoNCE", "WallPotential"]
 
-GEOMETRIES = ("sphere", "box", "free")
-RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}
+RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}  # of each geometry
 GRID = 257  # points of the unit interval on which a kernel is balanced
 MOST_NATS = 4.0  # largest information of a kernel on that grid, well below log(GRID)
 FLOAT64: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # other devices may lack it
@@ -80,7 +79,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         engine: str = "auto",
         gather: bool = False,
     ) -> None:
-        check_one_of("geometry", geometry, GEOMETRIES)
+        check_one_of("geometry", geometry, RESOLUTIONS)
         check_integer("n", n, at_least=2 if geometry == "sphere" else 1)
         share = RESOLUTIONS[geometry] if resolution is None else resolution
         check_real("resolution", share, above=0, below=1)

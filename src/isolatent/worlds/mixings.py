@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -36,10 +37,13 @@ class Mixing(nn.Module, ABC):
     n: int | None = None
     n_observed: int | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+
     @property
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {}
+        """The constructor's arguments, which are attributes of the same name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def build(self, n: int, generator: Generator) -> Self:
         """Return a copy of this mixing for n latents, with weights from ``generator``."""
@@ -146,13 +150,7 @@ class InvertibleMLP(Mixing):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return {
-            "layers": self.layers,
-            "activation": self.activation,
-            "slope": self.slope,
-            "n_observed": self.requested_observed,
-            "condition_draws": self.condition_draws,
-        }
+        return {**super().arguments, "n_observed": self.requested_observed}
 
     @property
     def weights(self) -> list[Tensor]:
@@ -225,14 +223,6 @@ class Linear(InvertibleMLP):
                 f"got {n_observed}"
             )
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "n_observed": self.requested_observed,
-            "matrix": self.matrix,
-            "condition_draws": self.condition_draws,
-        }
-
     def _observed(self, n: int) -> int:
         if self.matrix is None:
             return super()._observed(n)
@@ -261,10 +251,6 @@ class FlowMixing(Mixing):
         self.transforms = check_integer("transforms", transforms, at_least=2)
         self.hidden = check_integer("hidden", hidden, at_least=1)
         self.gain = check_real("gain", gain, above=0)
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {"transforms": self.transforms, "hidden": self.hidden, "gain": self.gain}
 
     def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
         import zuko
