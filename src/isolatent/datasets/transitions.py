@@ -142,14 +142,6 @@ class LaplaceTransitions:
                 f"{world!r}"
             )
 
-    def probabilities(self, n: int) -> Tensor:
-        """Return p(j | i) as a matrix (n, n), float64, for n values, without forced changes."""
-        return self._logits(check_integer("n", n, at_least=2)).softmax(dim=1)
-
-    def _logits(self, n: int) -> Tensor:
-        index = torch.arange(n, dtype=torch.float64)
-        return -(index[:, None] - index).abs() * self.rate / math.log(n)
-
     def sample_factors(
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
@@ -317,7 +309,8 @@ def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransi
 @lru_cache(maxsize=64)
 def _tables(transitions: LaplaceTransitions, n: int) -> tuple[Tensor, Tensor]:
     """Return cumulative probabilities (n, n) of the next index, with and without the old index."""
-    logits = transitions._logits(n)
+    index = torch.arange(n, dtype=torch.float64)
+    logits = -(index[:, None] - index).abs() * transitions.rate / math.log(n)
     free = logits.softmax(dim=1).cumsum(dim=1)
     # From the exponents: for large rates off-diagonal probabilities underflow.
     return free, logits.fill_diagonal_(-math.inf).softmax(dim=1).cumsum(dim=1)

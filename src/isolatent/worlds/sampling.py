@@ -21,7 +21,8 @@ __all__ = [
     "unit_rows",
 ]
 
-MAX_EMPTY_ROUNDS = 200  # without a single acceptance, after which a sampler gives up
+MAX_ROUNDS = 2000  # after which a sampler gives up
+MAX_EMPTY_ROUNDS = 200  # the same, without a single acceptance
 
 
 def draw_uniform(shape: tuple[int, ...], generator: Generator, like: Tensor) -> Tensor:
@@ -46,10 +47,7 @@ def unit_rows(z: Tensor) -> Tensor:
 
 
 def rejection_sample(
-    like: Tensor,
-    propose: Callable[[Tensor, int], tuple[Tensor, Tensor]],
-    name: str,
-    max_rounds: int = 2000,
+    like: Tensor, propose: Callable[[Tensor, int], tuple[Tensor, Tensor]], name: str
 ) -> tuple[Tensor, float]:
     """Return one accepted candidate per row, and the acceptance rate.
 
@@ -59,12 +57,11 @@ def rejection_sample(
             the round; returns one candidate for each of these rows and a boolean mask of those
             accepted.
         name: The distribution, for the error message.
-        max_rounds: Rounds after which a RuntimeError is raised if rows remain.
     """
     out = torch.empty_like(like)
     open_rows = torch.arange(len(out), device=out.device)
     proposals = 0
-    for round_number in range(max_rounds + 1):
+    for round_number in range(MAX_ROUNDS + 1):
         if len(open_rows) == 0:
             return out, (len(out) / proposals if proposals else 1.0)
         if round_number == MAX_EMPTY_ROUNDS and len(open_rows) == len(out):

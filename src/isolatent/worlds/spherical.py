@@ -52,9 +52,6 @@ class VonMisesFisher(Elementary):
     def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
 
-    def _normalised(self, space: Space) -> bool:
-        return True
-
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Sphere)
         axis = _axis(self, center)
