@@ -188,9 +188,7 @@ class ContrastiveLoss(nn.Module, ABC):
     ) -> list[Candidates]:
         """Return candidates from the other view, the rows' own view, or both, by policy."""
         found = []
-        own = torch.arange(len(rows), device=rows.device)
-        if counts is not None:
-            own = own + row_offset(counts)
+        own = torch.arange(len(rows), device=rows.device) + row_offset(counts)
         if self.negatives_from in ("across", "both"):
             found.append(
                 Candidates(*_gathered(others, other_potential, counts), own, positive=True)
@@ -330,9 +328,6 @@ def _zero_of_candidates(directions: list[Direction]) -> Tensor:
 def _gathered(
     codes: Tensor, potential: Tensor | None, counts: Counts | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Codes and their potentials from all processes, unless ``counts`` is None."""
-    if counts is None:
-        return codes, potential
     everyone = None if potential is None else gather_rows(potential, counts)
     return gather_rows(codes, counts), everyone
 

@@ -109,7 +109,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         if negatives is not None:
             raise ValueError("negatives must be None: SaturatedInfoNCE takes those of the batch")
         if self.geometry == "free":
-            both = torch.cat([_everyone(h, counts), _everyone(h_pos, counts)])
+            both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
             spread = (both - both.mean(0)).square().mean().sqrt()
             h, h_pos = h / (math.sqrt(12) * spread), h_pos / (math.sqrt(12) * spread)
         return self._alignment(h, h_pos, counts) + self._uniformity(h, h_pos, counts)
@@ -118,11 +118,11 @@ class SaturatedInfoNCE(ContrastiveLoss):
         distances = (h - h_pos).abs().pow(self.p).sum(1)
         distance = distances.mean() if len(h) else distances.sum()
         with torch.no_grad():
-            everyone, others = _everyone(h, counts), _everyone(h_pos, counts).roll(1, 0)
+            everyone, others = gather_rows(h, counts), gather_rows(h_pos, counts).roll(1, 0)
             apart = (everyone - others).abs().pow(self.p).sum(1).mean()
             filled = (apart / self._uniform_distance()).clamp(max=1.0)
             # All processes weight the distance of their own pairs by that of all pairs.
-            overall = _everyone(distances.detach(), counts).mean()
+            overall = gather_rows(distances.detach(), counts).mean()
             value = (overall / apart).log()
         pull = (distance - distance.detach()) / overall
         return self.alignment * (filled * pull + value)
@@ -142,11 +142,6 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))
         return (parts.logsumexp(0) - math.log(count_negatives(direction))).mean()
-
-
-def _everyone(rows: Tensor, counts: Counts | None) -> Tensor:
-    """Return the rows of all processes, or of this process if ``counts`` is None."""
-    return rows if counts is None else gather_rows(rows, counts)
 
 
 class WallPotential(nn.Module):
