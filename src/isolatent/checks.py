@@ -72,12 +72,9 @@ def check_real(
         Traceback (most recent call last):
         ValueError: kappa must be a finite number > 0, got -1.0
     """
-    bounds = [
-        text
-        for bound, text in ((above, f"> {above:g}"), (at_least, f">= {at_least:g}"))
-        if bound != -math.inf
-    ] + ([f"< {below:g}"] if below != math.inf else [])
-    expected = " and ".join(["a finite number " + bounds[0], *bounds[1:]] if bounds else ["finite"])
+    limits = ((">", above), (">=", at_least), ("<", below))
+    bounds = [f"{sign} {limit:g}" for sign, limit in limits if math.isfinite(limit)]
+    expected = "a finite number " + " and ".join(bounds) if bounds else "finite"
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be {expected}, got {value!r}")
     number = float(value)
@@ -93,12 +90,10 @@ def check_scale(name: str, value: Any) -> float | tuple[float, ...]:
         >>> check_scale("std", [0.1, 0.2])
         (0.1, 0.2)
     """
+    if hasattr(value, "tolist"):  # NumPy scalar, array or tensor
+        value = value.tolist()
     if isinstance(value, numbers.Real):
         return check_real(name, value, above=0)
-    if hasattr(value, "tolist"):  # NumPy array or tensor
-        value = value.tolist()
-        if isinstance(value, float | int):
-            return check_real(name, value, above=0)
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) == 0:
         raise TypeError(
             f"{name} must be a positive number or a sequence of them, one per dimension, "

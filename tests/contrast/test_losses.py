@@ -96,7 +96,7 @@ CASES = [
         [False, True],
         [None, "shared", "own"],
     )
-    # Refused, see test_loss_arguments: no negatives at all, and those of the anchors for the
+    # Refused, see test_contrastive_loss: no negatives at all, and those of the anchors for the
     # positives too.
     if not (case[1] == "given" and case[3] is None) and not (case[2] and case[3] == "own")
 ]
@@ -104,7 +104,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "policy", "symmetric", "extra"), CASES)
 def test_the_loss_by_loops_over_pairs(name, policy, symmetric, extra, generator):
-    """Dense engine against the formula; test_loss_engines compares the engines."""
+    """Dense engine against the formula; test_contrastive_loss compares the engines."""
     h, h_pos = 0.5 * torch.randn(2, 5, 3, generator=generator, dtype=torch.float64)
     shape = {"shared": (4, 3), "own": (5, 2, 3)}
     given = None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from isolatent.contrast.saturated import (
-    GEOMETRIES,
+    RESOLUTIONS,
     SaturatedInfoNCE,
     WallPotential,
     _interval_kernel,
@@ -84,7 +84,7 @@ def test_every_engine_equals_the_formula(engine, geometry, p):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("geometry", RESOLUTIONS)
 def test_engines_agree_to_the_last_digits(geometry, dtype):
     results = []
     for engine in ("dense", "blockwise", "numba"):

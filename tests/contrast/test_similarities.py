@@ -1,9 +1,9 @@
-"""Similarities keep their numbers exactly, and a temperature is the inverse of a scale."""
+"""Similarities keep their numbers exactly, and potentials start as a constant and are learned."""
 
 import pytest
 import torch
 
-from isolatent.contrast import Dot, Lp
+from isolatent.contrast import ConstantPotential, Dot, Lp, NetworkPotential
 
 
 def test_fixed_scales_are_exact_and_learned_scales_rounded():
@@ -24,6 +24,18 @@ def test_temperature_is_the_inverse_of_the_scale(learn, generator):
 
 
 @pytest.mark.parametrize(
+    ("potential", "initial"),
+    [(ConstantPotential(), 0.0), (ConstantPotential(0.5), 0.5), (NetworkPotential(3), 0.0)],
+)
+def test_potentials_have_their_initial_value_and_are_learned(potential, initial, generator):
+    h = torch.randn(5, 3, generator=generator)
+    values = potential(h)
+    assert torch.equal(values, torch.full((5,), initial))
+    gradients = torch.autograd.grad(values.sum(), list(potential.parameters()))
+    assert any(gradient.abs().sum() > 0 for gradient in gradients)
+
+
+@pytest.mark.parametrize(
     ("make", "error", "message"),
     [
         (lambda: Dot(1e-50), ValueError, "scale must be a finite number > 1e-37"),
@@ -38,6 +50,9 @@ def test_temperature_is_the_inverse_of_the_scale(learn, generator):
             "scale and temperature must not both be given, got 10.0 and 0.1",
         ),
         (lambda: Dot(temperature=0.0), ValueError, "temperature must be a finite number > "),
+        (lambda: ConstantPotential(float("nan")), ValueError, "init must be finite, got nan"),
+        (lambda: NetworkPotential(0), ValueError, "n must be an integer >= 1, got 0"),
+        (lambda: NetworkPotential(3, 0), ValueError, "hidden must be an integer >= 1, got 0"),
     ],
 )
 def test_wrong_arguments(make, error, message):

@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from isolatent.datasets import Shapes3D
-from isolatent.datasets.shapes3d import BODIES, CAMERA, HEIGHT, RADIUS, camera_rays
+from isolatent.datasets.shapes3d import CAMERA, HEIGHT, OBJECT_RADIUS, camera_rays
+
+BODIES = ("cube", "cylinder", "sphere", "capsule")
 
 WORLD = Shapes3D()
 FLOOR, WALL, OBJECT = 0, 1, 2
@@ -39,7 +41,9 @@ def test_surfaces_equal_those_found_by_ray_marching(kind, orientation):
     origin, rays = turn @ CAMERA, camera_rays() @ turn.T
     t = np.linspace(2.5, 7, 800)[:, None, None]
     x, y, z = (origin[k] + t * rays[None, :, :, k] for k in range(3))
-    met = inside(BODIES[kind], scale * RADIUS[kind], scale * HEIGHT[kind], x, y, z).any(axis=0)
+    met = inside(BODIES[kind], scale * OBJECT_RADIUS[kind], scale * HEIGHT[kind], x, y, z).any(
+        axis=0
+    )
     down = np.where(rays[..., 1] < 0, -origin[1] / rays[..., 1], 1e6)
     at_x, at_z = origin[0] + down * rays[..., 0], origin[2] + down * rays[..., 2]
     floor = np.maximum(abs(at_x + at_z), abs(at_x - at_z)) <= 5 * np.sqrt(2)

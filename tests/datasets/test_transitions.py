@@ -92,14 +92,6 @@ def test_laplace_transitions_follow_their_definition(sizes, categorical, rate):
     assert fits(LaplaceTransitions(rate), grid(sizes, categorical), conditional)
 
 
-def test_laplace_probabilities_follow_the_formula():
-    table = LaplaceTransitions(rate=2.0).probabilities(6)
-    assert table.sum(1).numpy() == pytest.approx(1)
-    ratio = math.exp(-2.0 / math.log(6))
-    assert float(table[2, 3] / table[2, 2]) == pytest.approx(ratio)
-    assert float(table[2, 5] / table[2, 3]) == pytest.approx(ratio**2)
-
-
 @pytest.mark.parametrize("k", [None, 1, 2, 5])
 def test_exactly_k_factors_change(k):
     change = UniformFactorChange(k)

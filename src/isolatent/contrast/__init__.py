@@ -10,9 +10,14 @@ from isolatent.contrast.losses import (
     InfoNCE,
     SpectralContrastive,
 )
-from isolatent.contrast.potentials import ConstantPotential, NetworkPotential
 from isolatent.contrast.saturated import SaturatedInfoNCE
-from isolatent.contrast.similarities import Dot, Lp, Similarity
+from isolatent.contrast.similarities import (
+    ConstantPotential,
+    Dot,
+    Lp,
+    NetworkPotential,
+    Similarity,
+)
 
 __all__ = [
     "NCE",

@@ -128,14 +128,13 @@ class ContrastiveLoss(nn.Module, ABC):
         """
         self._check(h, h_pos, negatives)
         with torch.autocast(h.device.type, enabled=False):
-            codes = [
-                x.float() if x is not None and x.dtype in HALVES else x
-                for x in (h, h_pos, negatives)
-            ]
+            if h.dtype in HALVES:
+                h, h_pos = h.float(), h_pos.float()
+                negatives = None if negatives is None else negatives.float()
             counts = count_rows(h) if self.gather else None
             if counts is not None and sum(counts) == 0:
                 raise ValueError("h and h_pos must have rows in at least one process, got none")
-            loss = self._value(codes[0], codes[1], codes[2], counts)  # type: ignore[arg-type]
+            loss = self._value(h, h_pos, negatives, counts)
             return loss if counts is None else average_value(loss, counts)
 
     def _value(
@@ -189,9 +188,7 @@ class ContrastiveLoss(nn.Module, ABC):
     ) -> list[Candidates]:
         """Return candidates from the other view, the rows' own view, or both, by policy."""
         found = []
-        own = torch.arange(len(rows), device=rows.device)
-        if counts is not None:
-            own = own + row_offset(counts)
+        own = torch.arange(len(rows), device=rows.device) + row_offset(counts)
         if self.negatives_from in ("across", "both"):
             found.append(
                 Candidates(*_gathered(others, other_potential, counts), own, positive=True)
@@ -231,25 +228,14 @@ class ContrastiveLoss(nn.Module, ABC):
 
         ``kernel`` reduces over columns that all rows share, ``own`` reduces a dense (B, K) array.
         """
-        codes, column_potential, skip, _ = candidates
-        row_potential = direction.row_potential
-        if codes.ndim == 3:
-            scores = self.similarity(direction.rows.unsqueeze(1), codes)
-            if row_potential is not None:
-                scores = scores - row_potential.unsqueeze(1)
-            if column_potential is not None:
-                scores = scores - column_potential
-            return own(times * scores)
-        scores = PairwiseScores(
-            direction.rows,
-            codes,
-            self.similarity.p,
-            times * self.similarity.coordinate_weights(codes.shape[-1], like=codes),
-            None if row_potential is None else times * row_potential,
-            None if column_potential is None else times * column_potential,
-            skip,
-        )
-        return kernel(scores, self.engine)
+        if candidates.codes.ndim == 2:
+            return kernel(self._pairwise_scores(direction, candidates, times), self.engine)
+        scores = self.similarity(direction.rows.unsqueeze(1), candidates.codes)
+        if direction.row_potential is not None:
+            scores = scores - direction.row_potential.unsqueeze(1)
+        if candidates.potential is not None:
+            scores = scores - candidates.potential
+        return own(times * scores)
 
     def _both_logsumexp(self, directions: list[Direction], skip: bool) -> tuple[Tensor, Tensor]:
         """Return the log-sum-exps (B,) of both directions across, in one pass over the scores.
@@ -257,21 +243,31 @@ class ContrastiveLoss(nn.Module, ABC):
         ``skip`` is whether to leave out the positive pairs.
         """
         forth, back = directions
-        scores = PairwiseScores(
-            forth.rows,
-            back.rows,
-            self.similarity.p,
-            self.similarity.coordinate_weights(forth.rows.shape[1], like=forth.rows),
-            forth.row_potential,
-            back.row_potential,
-            forth.negatives[0].skip if skip else None,
+        across = Candidates(
+            back.rows, back.row_potential, forth.negatives[0].skip if skip else None
         )
-        return both_logsumexp(scores, self.engine)
+        return both_logsumexp(self._pairwise_scores(forth, across), self.engine)
+
+    def _pairwise_scores(
+        self, direction: Direction, candidates: Candidates, times: float = 1.0
+    ) -> PairwiseScores:
+        a, b = direction.row_potential, candidates.potential
+        weights = self.similarity.coordinate_weights(candidates.codes.shape[-1], direction.rows)
+        return PairwiseScores(
+            direction.rows,
+            candidates.codes,
+            self.similarity.p,
+            times * weights,
+            None if a is None else times * a,
+            None if b is None else times * b,
+            candidates.skip,
+        )
 
     def _check(self, h: Tensor, h_pos: Tensor, negatives: Tensor | None) -> None:
-        for name, codes in (("h", h), ("h_pos", h_pos), ("negatives", negatives)):
-            if codes is None:
-                continue
+        given = {"h": h, "h_pos": h_pos}
+        if negatives is not None:
+            given["negatives"] = negatives
+        for name, codes in given.items():
             if not isinstance(codes, Tensor) or not codes.is_floating_point():
                 got = codes.dtype if isinstance(codes, Tensor) else type(codes).__name__
                 raise TypeError(f"{name} must be a tensor of floats, got {got}")
@@ -306,17 +302,11 @@ class ContrastiveLoss(nn.Module, ABC):
             check_processes()
         choose_engine(self.engine, h)
         if h.device.type == "cpu":  # reading values from another device would wait for it
-            _check_finite("h", h)
-            _check_finite("h_pos", h_pos)
-            if negatives is not None:
-                _check_finite("negatives", negatives)
-
-
-def _check_finite(name: str, codes: Tensor) -> None:
-    finite = codes.isfinite().flatten(1).all(1)
-    if not bool(finite.all()):
-        row = int((~finite).nonzero()[0])
-        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+            for name, codes in given.items():
+                finite = codes.isfinite().flatten(1).all(1)
+                if not bool(finite.all()):
+                    row = int((~finite).nonzero()[0])
+                    raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
 
 
 def _zero_of_candidates(directions: list[Direction]) -> Tensor:
@@ -338,9 +328,6 @@ def _zero_of_candidates(directions: list[Direction]) -> Tensor:
 def _gathered(
     codes: Tensor, potential: Tensor | None, counts: Counts | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Codes and their potentials from all processes, unless ``counts`` is None."""
-    if counts is None:
-        return codes, potential
     everyone = None if potential is None else gather_rows(potential, counts)
     return gather_rows(codes, counts), everyone
 

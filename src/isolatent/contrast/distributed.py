@@ -36,9 +36,9 @@ def count_rows(rows: Tensor) -> Counts:
     return tuple(torch.cat(counts).tolist())
 
 
-def row_offset(counts: Counts) -> int:
+def row_offset(counts: Counts | None) -> int:
     """Return the index of this process's first row among the gathered rows."""
-    return sum(counts[: dist.get_rank()])
+    return 0 if counts is None else sum(counts[: dist.get_rank()])
 
 
 class _Gather(torch.autograd.Function):
@@ -62,13 +62,15 @@ class _Gather(torch.autograd.Function):
         return total[first : first + ctx.counts[dist.get_rank()]], None
 
 
-def gather_rows(rows: Tensor, counts: Counts) -> Tensor:
+def gather_rows(rows: Tensor, counts: Counts | None) -> Tensor:
     """Return the rows (B, ...) of all processes, ordered by rank.
 
     Args:
         rows: The rows of this process; the number may differ between processes and may be 0.
-        counts: The numbers of rows, from :func:`count_rows`.
+        counts: The numbers of rows, from :func:`count_rows`; None to return the own rows.
     """
+    if counts is None:
+        return rows
     out: Tensor = _Gather.apply(rows, counts)
     return out
 

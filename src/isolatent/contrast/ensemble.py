@@ -83,11 +83,12 @@ class Ensemble(nn.Module):
         if self.gather:
             check_processes()
             dist.all_reduce(pairs)
-        own = negatives is not None and negatives.ndim == 3
         total = h.new_zeros(())
         for tag, (loss, present) in enumerate(zip(self.losses, pairs.tolist(), strict=True)):
             if present:
                 chosen = tags == tag
-                given = negatives[chosen] if own and negatives is not None else negatives
+                given = negatives
+                if negatives is not None and negatives.ndim == 3:
+                    given = negatives[chosen]
                 total = total + loss(h[chosen], h_pos[chosen], negatives=given)
         return total

@@ -15,10 +15,9 @@ from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, coun
 from isolatent.contrast.distributed import Counts, gather_rows
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 
-__all__ = ["GEOMETRIES", "SaturatedInfoNCE", "WallPotential"]
+__all__ = ["RESOLUTIONS", "SaturatedInfoNCE", "WallPotential"]
 
-GEOMETRIES = ("sphere", "box", "free")
-RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}
+RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}  # of each geometry
 GRID = 257  # points of the unit interval on which a kernel is balanced
 MOST_NATS = 4.0  # largest information of a kernel on that grid, well below log(GRID)
 FLOAT64: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # other devices may lack it
@@ -80,7 +79,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         engine: str = "auto",
         gather: bool = False,
     ) -> None:
-        check_one_of("geometry", geometry, GEOMETRIES)
+        check_one_of("geometry", geometry, RESOLUTIONS)
         check_integer("n", n, at_least=2 if geometry == "sphere" else 1)
         share = RESOLUTIONS[geometry] if resolution is None else resolution
         check_real("resolution", share, above=0, below=1)
@@ -110,7 +109,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         if negatives is not None:
             raise ValueError("negatives must be None: SaturatedInfoNCE takes those of the batch")
         if self.geometry == "free":
-            both = torch.cat([_everyone(h, counts), _everyone(h_pos, counts)])
+            both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
             spread = (both - both.mean(0)).square().mean().sqrt()
             h, h_pos = h / (math.sqrt(12) * spread), h_pos / (math.sqrt(12) * spread)
         return self._alignment(h, h_pos, counts) + self._uniformity(h, h_pos, counts)
@@ -119,11 +118,11 @@ class SaturatedInfoNCE(ContrastiveLoss):
         distances = (h - h_pos).abs().pow(self.p).sum(1)
         distance = distances.mean() if len(h) else distances.sum()
         with torch.no_grad():
-            everyone, others = _everyone(h, counts), _everyone(h_pos, counts).roll(1, 0)
+            everyone, others = gather_rows(h, counts), gather_rows(h_pos, counts).roll(1, 0)
             apart = (everyone - others).abs().pow(self.p).sum(1).mean()
             filled = (apart / self._uniform_distance()).clamp(max=1.0)
             # All processes weight the distance of their own pairs by that of all pairs.
-            overall = _everyone(distances.detach(), counts).mean()
+            overall = gather_rows(distances.detach(), counts).mean()
             value = (overall / apart).log()
         pull = (distance - distance.detach()) / overall
         return self.alignment * (filled * pull + value)
@@ -143,11 +142,6 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))
         return (parts.logsumexp(0) - math.log(count_negatives(direction))).mean()
-
-
-def _everyone(rows: Tensor, counts: Counts | None) -> Tensor:
-    """Return the rows of all processes, or of this process if ``counts`` is None."""
-    return rows if counts is None else gather_rows(rows, counts)
 
 
 class WallPotential(nn.Module):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isolatent.datasets.factor_grid import FactorArray
-from isolatent.datasets.packed_images import PackedImages, cached_array
+from isolatent.datasets.packed_images import UNREADABLE, PackedImages, cached_array
 from isolatent.datasets.sprites import SIZES, factors_of
 from isolatent.files import digest_data
 
@@ -43,25 +42,20 @@ def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = T
     """
     where = _locate(path)
     if cache:
-        bits = cached_array("dsprites", digest_data(where), lambda: _pack(where, SIZES, SIDE))
+        bits = cached_array("dsprites", digest_data(where), lambda: _pack(where))
     else:
-        bits = _pack(where, SIZES, SIDE)
-    return _world(bits, SIZES, SIDE)
-
-
-def _world(bits: NDArray[np.uint8], sizes: Sequence[int], side: int) -> FactorArray:
-    return FactorArray(PackedImages(bits, (side, side)), sizes, **factors_of(sizes))
+        bits = _pack(where)
+    return FactorArray(PackedImages(bits, (SIDE, SIDE)), SIZES, **factors_of(SIZES))
 
 
 def _locate(path: str | os.PathLike[str] | None) -> Path:
     if path is None:
-        folder = os.environ.get("ISOLATENT_DATA")
-        if not folder:
+        path = os.environ.get("ISOLATENT_DATA")
+        if not path:
             raise ValueError(
                 f"path must be {FILE} or its directory, or ISOLATENT_DATA must name that "
                 "directory; got neither"
             )
-        path = folder
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path must be {FILE} or its directory, or None, got {path!r}")
     where = Path(path)
@@ -71,9 +65,8 @@ def _locate(path: str | os.PathLike[str] | None) -> Path:
     return where
 
 
-def _pack(path: Path, sizes: Sequence[int], side: int) -> NDArray[np.uint8]:
+def _pack(path: Path) -> NDArray[np.uint8]:
     """Check the arrays of the file and pack its images in chunks."""
-    count = int(np.prod(sizes))
     try:
         with zipfile.ZipFile(path) as archive:
             names = {name.removesuffix(".npy") for name in archive.namelist()}
@@ -81,15 +74,16 @@ def _pack(path: Path, sizes: Sequence[int], side: int) -> NDArray[np.uint8]:
                 if name not in names:
                     raise ValueError(f"{path.name}: has no array {name!r}; it has {sorted(names)}")
             with archive.open("latents_classes.npy") as file:
-                _check_order(path, file, sizes)
+                _check_order(path, file)
             with archive.open("imgs.npy") as file:
-                _header(path, "imgs", file, (count, side, side), "bu")
-                return _packed(path, file, count, side * side)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+                return _packed(path, file)
+    except UNREADABLE as error:
         raise ValueError(f"{path.name}: not a complete .npz file ({error})") from error
 
 
-def _packed(path: Path, file: IO[bytes], count: int, pixels: int) -> NDArray[np.uint8]:
+def _packed(path: Path, file: IO[bytes]) -> NDArray[np.uint8]:
+    count, pixels = math.prod(SIZES), SIDE * SIDE
+    _header(path, "imgs", file, (count, SIDE, SIDE), "bu")
     bits = np.empty((count, pixels // 8), np.uint8)
     for start in range(0, count, IMAGES_AT_A_TIME):
         stop = min(start + IMAGES_AT_A_TIME, count)
@@ -103,19 +97,19 @@ def _packed(path: Path, file: IO[bytes], count: int, pixels: int) -> NDArray[np.
     return bits
 
 
-def _check_order(path: Path, file: IO[bytes], sizes: Sequence[int]) -> None:
+def _check_order(path: Path, file: IO[bytes]) -> None:
     """Check that the classes (N, 6) enumerate colour 0 and the grid, the last factor fastest."""
-    count = int(np.prod(sizes))
-    dtype = _header(path, "latents_classes", file, (count, 1 + len(sizes)), "iu")
-    part = _read(path, "latents_classes", file, count * (1 + len(sizes)) * dtype.itemsize)
-    classes = np.frombuffer(part, dtype).reshape(count, -1)
-    expected = np.unravel_index(np.arange(count), (1, *sizes))
-    wrong = np.logical_or.reduce([classes[:, k] != column for k, column in enumerate(expected)])
+    shape = (math.prod(SIZES), 1 + len(SIZES))
+    dtype = _header(path, "latents_classes", file, shape, "iu")
+    part = _read(path, "latents_classes", file, math.prod(shape) * dtype.itemsize)
+    classes = np.frombuffer(part, dtype).reshape(shape)
+    expected = np.stack(np.unravel_index(np.arange(len(classes)), (1, *SIZES)), axis=1)
+    wrong = (classes != expected).any(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
         raise ValueError(
             f"{path.name}: latents_classes must enumerate the grid with the last factor fastest, "
-            f"got {classes[row].tolist()} in row {row} instead of {[int(c[row]) for c in expected]}"
+            f"got {classes[row].tolist()} in row {row} instead of {expected[row].tolist()}"
         )
 
 

@@ -93,9 +93,12 @@ class FactorWorld(ABC):
         )
         if len(set(self.names)) < count:
             raise ValueError(f"names must differ, got {self.names}")
-        self.categorical = self._flags("categorical", categorical)
-        indices = [np.arange(n) for n in self.sizes]
-        given = self._each("values", values, indices)
+        flags = self._each("categorical", categorical, [False] * count)
+        for flag in flags:
+            if not isinstance(flag, bool | np.bool_):
+                raise TypeError(f"categorical must hold booleans, got {flag!r}")
+        self.categorical = tuple(map(bool, flags))
+        given = self._each("values", values, [np.arange(n) for n in self.sizes])
         self.values: tuple[NDArray[np.float64], ...] = tuple(
             _finite(f"values of {name}", known, n)
             for name, known, n in zip(self.names, given, self.sizes, strict=True)
@@ -153,13 +156,6 @@ class FactorWorld(ABC):
         if isinstance(given, str) or len(given) != len(self.sizes):
             raise ValueError(f"{name} must have {len(self.sizes)} entries, got {given!r}")
         return given
-
-    def _flags(self, name: str, given: Sequence[bool] | None) -> tuple[bool, ...]:
-        flags = self._each(name, given, [False] * len(self.sizes))
-        for flag in flags:
-            if not isinstance(flag, bool | np.bool_):
-                raise TypeError(f"{name} must hold booleans, got {flag!r}")
-        return tuple(map(bool, flags))
 
     def __repr__(self) -> str:
         parts = zip(self.names, self.sizes, strict=True)

@@ -23,9 +23,12 @@ from platformdirs import user_cache_path
 from isolatent.checks import IsolatentWarning, check_integer
 from isolatent.files import atomic_write, digest_data
 
-__all__ = ["PackedImages", "cache_directory", "cached_array"]
+__all__ = ["UNREADABLE", "PackedImages", "cache_directory", "cached_array"]
 
 Array = NDArray[Any]
+
+UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
+"""What is raised for a damaged .npz file."""
 
 
 class PackedImages:
@@ -141,7 +144,9 @@ def cached_array(name: str, key: str, build: Callable[[], Array]) -> Array:
         return kept
     array = build()
     try:
-        _write(path, key, array)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as partial, partial.open("wb") as file:
+            np.savez(file, array=array, key=key, digest=digest_data(array))
     except OSError as error:
         warnings.warn(
             f"{path} cannot be written ({error}); the array is built at each call",
@@ -156,14 +161,6 @@ def _read(path: Path, key: str) -> Array | None:
         with np.load(path, allow_pickle=False) as archive:  # verifies the checksums of the zip file
             array: Array = archive["array"]
             whole = str(archive["key"]) == key and str(archive["digest"]) == digest_data(array)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError):
+    except (*UNREADABLE, OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return array if whole else None
-
-
-def _write(path: Path, key: str, array: Array) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as partial, partial.open("wb") as file:
-        np.savez(file, array=array, key=key, digest=digest_data(array))

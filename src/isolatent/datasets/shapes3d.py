@@ -17,8 +17,7 @@ __all__ = ["Shapes3D"]
 
 SIZE = 64
 ROOMS_PER_THREAD = 256  # least number, 10 ms of work, for which another thread pays off
-BODIES = ("cube", "cylinder", "sphere", "capsule")
-OBJECT_RADIUS = np.array([0.62, 0.65, 0.8, 0.55])  # half a side for the cube
+OBJECT_RADIUS = np.array([0.62, 0.65, 0.8, 0.55])  # cube (half a side), cylinder, sphere, capsule
 HEIGHT = np.array([1.24, 1.4, 1.6, 1.9])
 CAMERA = np.array([0.0, 2.2, 4.6])
 TARGET = np.array([0.0, 0.85, 0.0])

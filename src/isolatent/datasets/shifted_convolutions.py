@@ -70,7 +70,7 @@ def encode_shifted_images(module: nn.Module, images: PackedImages) -> Tensor | N
         return None
     first, remaining = nn.Sequential(*layers[:2]), compile_for_inference(nn.Sequential(*layers[3:]))
     second: Any = layers[2]
-    weight, shifts = next(module.parameters()), _ShiftClasses(images)
+    weight, (groups, order, extra) = next(module.parameters()), _shift_classes(images)
     padded = [side + 2 * MARGIN for side in images.window]
     with torch.inference_mode():
         black = first(weight.new_zeros(1, 1, *padded))
@@ -81,50 +81,49 @@ def encode_shifted_images(module: nn.Module, images: PackedImages) -> Tensor | N
         sides = MARGIN + right, MARGIN - right, MARGIN + down, MARGIN - down
         delta = first(pad(window, sides)[None, None]) - black
         shifted = conv2d(delta, second.weight, None, second.stride, second.padding)[0]
-        return pad(shifted, shifts.extra).flatten(1).T.contiguous()
+        return pad(shifted, extra).flatten(1).T.contiguous()
 
     def encode(number: int) -> Tensor:
         """Return the codes of a window at all places, (P, C)."""
         window = torch.from_numpy(windows[number]).to(weight)
         parts = []
         with torch.inference_mode():
-            for down, right, cells in shifts.groups:
+            for down, right, cells in groups:
                 hidden = response(window, down, right)[cells].add_(background)
                 parts.append(remaining(hidden.permute(0, 3, 1, 2)))
-            return torch.cat(parts)[shifts.order].cpu()
+            return torch.cat(parts)[order].cpu()
 
     return torch.cat(map_threads(encode, range(len(windows))))
 
 
-class _ShiftClasses:
-    """Places grouped by their offset within a step of four pixels.
+def _shift_classes(
+    images: PackedImages,
+) -> tuple[list[tuple[int, int, Tensor]], Tensor, list[int]]:
+    """Group places by their offset within a step of four pixels.
 
-    Attributes:
-        groups: For each group the offset down and right within a step, and for each of its places
-            and each cell of the second layer (n, rows, columns) the cell of the response.
-        order: The position of each place in the concatenation of all groups.
-        extra: Padding of the response on each side, for :func:`torch.nn.functional.pad`.
+    Returns:
+        For each group the offset down and right within a step, and for each of its places and each
+        cell of the second layer (n, rows, columns) the cell of the response; the position of each
+        place in the concatenation of all groups; and the padding of the response on each side.
     """
-
-    def __init__(self, images: PackedImages) -> None:
-        middle = MARGIN // STRIDE
-        room = np.subtract(images.image, images.window) // STRIDE
-        more = np.maximum(0, room - middle)
-        self.extra = [int(side) for side in (more[1], more[1], more[0], more[0])]
-        offsets, steps = images.places % STRIDE, images.places // STRIDE
-        classes, class_of = np.unique(offsets, axis=0, return_inverse=True)
-        rows = [np.flatnonzero(class_of == k) for k in range(len(classes))]
-        row, column = (
-            start[:, None] + np.arange(side // STRIDE)
-            for start, side in zip((middle + more - steps).T, images.image, strict=True)
-        )
-        across = images.window[1] // STRIDE + 2 * (middle + more[1])
-        cells = torch.from_numpy(row[:, :, None] * across + column[:, None, :])
-        self.groups = [
-            (int(down), int(right), cells[members])
-            for (down, right), members in zip(classes, rows, strict=True)
-        ]
-        self.order = torch.from_numpy(np.argsort(np.concatenate(rows)))
+    middle = MARGIN // STRIDE
+    room = np.subtract(images.image, images.window) // STRIDE
+    more = np.maximum(0, room - middle)
+    offsets, steps = images.places % STRIDE, images.places // STRIDE
+    classes, class_of = np.unique(offsets, axis=0, return_inverse=True)
+    rows = [np.flatnonzero(class_of == k) for k in range(len(classes))]
+    row, column = (
+        start[:, None] + np.arange(side // STRIDE)
+        for start, side in zip((middle + more - steps).T, images.image, strict=True)
+    )
+    across = images.window[1] // STRIDE + 2 * (middle + more[1])
+    cells = torch.from_numpy(row[:, :, None] * across + column[:, None, :])
+    groups = [
+        (int(down), int(right), cells[members])
+        for (down, right), members in zip(classes, rows, strict=True)
+    ]
+    order = torch.from_numpy(np.argsort(np.concatenate(rows)))
+    return groups, order, [int(side) for side in (more[1], more[1], more[0], more[0])]
 
 
 def _flatten(module: nn.Module) -> list[nn.Module]:

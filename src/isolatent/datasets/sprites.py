@@ -240,10 +240,6 @@ class SpriteMixing(Mixing):
         super().__init__()
         self.shape = check_one_of("shape", shape, SHAPES)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {"shape": self.shape}
-
     def _observed(self, n: int) -> int:
         if n != len(LATENTS):
             raise ValueError(f"n must be 4 for {self!r}, one latent for each of {LATENTS}, got {n}")

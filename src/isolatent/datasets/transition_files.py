@@ -6,7 +6,7 @@ import ast
 import csv
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -151,17 +151,14 @@ def _windows(where: str, cell: str) -> list[Frame | None]:
             continue
         if not isinstance(window, tuple) or len(window) != 3:
             raise ValueError(f"{where} must hold tuples (y, x, area) or None, got {_short(window)}")
-        if not _finite(window) or window[2] < 0:
+        # An integer may be too large for a float.
+        finite = all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in window)
+        if not finite or window[2] < 0:
             raise ValueError(
                 f"{where} must hold finite numbers (y, x, area) with area >= 0, got "
                 f"{_short(window)}"
             )
     return windows
-
-
-def _finite(numbers: Iterable[Any]) -> bool:
-    """Return whether all are numbers that fit in a float; integers may be too large."""
-    return all(type(n) in (int, float) and abs(n) <= sys.float_info.max for n in numbers)
 
 
 def _short(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
@@ -27,11 +27,7 @@ __all__ = [
 
 MOVING = ("x", "y", "scale")  # factors that change in a recording
 FRAMES = 25  # of a synthetic trajectory
-
-
 CPU = torch.empty(0)
-
-Array = NDArray[np.float64]
 
 
 @runtime_checkable
@@ -146,13 +142,6 @@ class LaplaceTransitions:
                 f"{world!r}"
             )
 
-    def probabilities(self, n: int) -> Tensor:
-        """Return p(j | i) as a matrix (n, n), float64, for n values, without forced changes."""
-        check_integer("n", n, at_least=2)
-        index = torch.arange(n, dtype=torch.float64)
-        distance = (index[:, None] - index).abs()
-        return (-distance * self.rate / math.log(n)).softmax(dim=1)
-
     def sample_factors(
         self, world: FactorWorld, batch_size: int, generator: Generator
     ) -> tuple[Tensor, Tensor]:
@@ -172,7 +161,6 @@ class LaplaceTransitions:
         return y, y_pos
 
 
-@dataclass(frozen=True, eq=False)
 class RecordedTransitions:
     r"""NAT: x, y and scale change as in a recording.
 
@@ -198,36 +186,26 @@ class RecordedTransitions:
         ([[0, 0, 0, 31, 0]], RecordedTransitions(1 transitions, an example))
     """
 
-    table: ArrayLike
-    source: str = "recorded"
-    _binned: dict[tuple[int, ...], NDArray[np.int64]] = field(
-        default_factory=dict, init=False, repr=False
-    )
-
-    def __post_init__(self) -> None:
+    def __init__(self, table: ArrayLike, source: str = "recorded") -> None:
         try:
-            table = np.array(self.table, dtype=np.float64)
+            rows = np.array(table, dtype=np.float64)
         except (TypeError, ValueError):  # text, or rows of different lengths
-            raise TypeError(
-                f"table must be an array of numbers (T, 6), got {self.table!r}"
-            ) from None
-        if table.ndim != 2 or table.shape[1] != 6 or not len(table):
-            raise ValueError(f"table must have shape (T, 6) with T >= 1, got {table.shape}")
-        outside = ~((table >= 0) & (table <= 1))
+            raise TypeError(f"table must be an array of numbers (T, 6), got {table!r}") from None
+        if rows.ndim != 2 or rows.shape[1] != 6 or not len(rows):
+            raise ValueError(f"table must have shape (T, 6) with T >= 1, got {rows.shape}")
+        outside = ~((rows >= 0) & (rows <= 1))
         if outside.any():
             row, column = np.argwhere(outside)[0]
             raise ValueError(
-                f"table must lie in [0, 1], got {table[row, column]} in row {row}, column {column}"
+                f"table must lie in [0, 1], got {rows[row, column]} in row {row}, column {column}"
             )
-        table.setflags(write=False)
-        set_fields(self, table=table)
+        rows.setflags(write=False)
+        self.table = rows
+        self.source = source
+        self._binned: dict[tuple[int, ...], NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def _rows(self) -> Array:
-        return self.table  # type: ignore[return-value]  # an array since __post_init__
+        return len(self.table)
 
     def check_names(self, world: FactorWorld) -> None:
         """Raise ValueError if the world lacks one of the factors x, y and scale."""
@@ -269,7 +247,7 @@ class RecordedTransitions:
         factors = _sample_anchors(world, batch_size, generator, self.check_names)
         values = world.values_of(factors)
         values_pos = values.clone()
-        moved = self._rows[_integers(len(self), batch_size, generator).numpy()]
+        moved = self.table[_integers(len(self), batch_size, generator).numpy()]
         for k, name in enumerate(MOVING):
             f = world.names.index(name)
             low, high = world.values[f].min(), world.values[f].max()
@@ -282,7 +260,7 @@ class RecordedTransitions:
         sizes = tuple(world.sizes[world.names.index(name)] for name in MOVING)
         if sizes not in self._binned:
             counts = np.array(sizes * 2)
-            self._binned[sizes] = np.minimum(self._rows * counts, counts - 1).astype(np.int64)
+            self._binned[sizes] = np.minimum(self.table * counts, counts - 1).astype(np.int64)
         return self._binned[sizes]
 
     def __repr__(self) -> str:
@@ -331,12 +309,11 @@ def synthetic_transitions(count: int = 100_000, seed: int = 0) -> RecordedTransi
 @lru_cache(maxsize=64)
 def _tables(transitions: LaplaceTransitions, n: int) -> tuple[Tensor, Tensor]:
     """Return cumulative probabilities (n, n) of the next index, with and without the old index."""
-    free = transitions.probabilities(n)
-    # From the exponents: for large rates the off-diagonal entries of ``free`` underflow.
     index = torch.arange(n, dtype=torch.float64)
     logits = -(index[:, None] - index).abs() * transitions.rate / math.log(n)
-    forced = logits.fill_diagonal_(-math.inf).softmax(dim=1)
-    return tuple(table.cumsum(dim=1) for table in (free, forced))  # type: ignore[return-value]
+    free = logits.softmax(dim=1).cumsum(dim=1)
+    # From the exponents: for large rates off-diagonal probabilities underflow.
+    return free, logits.fill_diagonal_(-math.inf).softmax(dim=1).cumsum(dim=1)
 
 
 def _draw(cumulative: Tensor, index: Tensor, generator: Generator) -> Tensor:

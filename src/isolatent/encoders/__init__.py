@@ -1,9 +1,15 @@
 """From observations to codes: whitening, networks, output heads and calibration."""
 
 from isolatent.encoders.calibration import PrincipalAxes, Straightening
-from isolatent.encoders.convolutional import ConvEncoder, PooledEncoder, ResidualEncoder
-from isolatent.encoders.heads import BoxHead, SphereHead
-from isolatent.encoders.mlp import MLP, PaperMLP
+from isolatent.encoders.networks import (
+    MLP,
+    BoxHead,
+    ConvEncoder,
+    PaperMLP,
+    PooledEncoder,
+    ResidualEncoder,
+    SphereHead,
+)
 from isolatent.encoders.whitening import Whitening
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint as recompute
 
 from isolatent.contrast import ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
 from isolatent.encoders import Whitening
-from isolatent.encoders.chunks import dtype_of, encode_chunks
+from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import build_encoder, build_loss, build_saturated_loss

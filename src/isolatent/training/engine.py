@@ -17,13 +17,12 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from isolatent.encoders.chunks import dtype_of, encode_chunks
+from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, PairSource
 from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, average_gradients
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
-from isolatent.training.recipe import Recipe
-from isolatent.training.schedule import Schedule
+from isolatent.training.recipe import Recipe, Schedule
 
 __all__ = ["Training", "WeightAverage", "train"]
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
-from isolatent.encoders.chunks import dtype_of
+from isolatent.inference import dtype_of
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.world_beliefs import count_factors

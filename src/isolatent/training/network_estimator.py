@@ -109,9 +109,10 @@ class NetworkEstimator(
         processes = connect(self.accelerator, self.devices, self.num_nodes, self.precision)
         seed = processes.agree(seed)
         training, source, held_out = set_up(seed, processes)
-        identity = to_plain(
-            {"seed": seed, **_without_code(identity), "data": _digest(source, held_out)}
-        )
+        if checkpoints is not None:
+            identity = to_plain(
+                {"seed": seed, **_without_code(identity), "data": _digest(source, held_out)}
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             if saved is not None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from isolatent.datasets import FactorWorld
-from isolatent.encoders.chunks import chunk_slices, encode_chunks
+from isolatent.inference import chunk_slices, encode_chunks
 from isolatent.pairs import (
     ArrayPairs,
     PairSource,

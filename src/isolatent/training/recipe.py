@@ -1,13 +1,22 @@
-"""Settings of a training run."""
+"""Settings of a training run, and the schedule that follows from them."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
+from itertools import pairwise
+from statistics import fmean, variance
 from typing import Any
 
 from isolatent.checks import check_integer, check_real
 
-__all__ = ["Recipe"]
+__all__ = ["Recipe", "Schedule"]
+
+QUARTER = 0.25  # share of a run that must improve on the share before it for the run to go on
+MIN_MEASUREMENTS = 8  # held-out losses before a plateau is accepted
+MIN_WARMUPS = 5  # no plateau is accepted before this multiple of the warm-up
+NOISE_SIGMAS = 3.0  # the least of many noisy losses is already two deviations below their mean
+COOLDOWN_PATIENCE = 4  # measurements without one to keep, over a quarter of a cool-down, end it
 
 
 @dataclass(frozen=True)
@@ -70,3 +79,116 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as plain data; ``Recipe(**recipe.to_dict()) == recipe``."""
         return asdict(self)
+
+
+class Schedule:
+    """Learning rate and early stopping.
+
+    The rate rises linearly over ``warmup`` steps. After ``patience`` steps it decays as 1/√t to
+    average out gradient noise. Once the held-out loss no longer falls, or only the cool-down is
+    left of the steps allowed, the rate falls to zero along a half cosine over the last ``cooldown``
+    of the run. So the number of steps need not be chosen.
+
+    Args:
+        recipe: The settings.
+
+    Attributes:
+        cooling_from: Step after which the rate falls to zero, as far as is known.
+        total: Steps in all, as far as is known.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.total = recipe.max_steps
+        self.cooling_from = round(recipe.max_steps * (1 - recipe.cooldown))
+        self._measured: list[tuple[int, float]] = []
+        self._kept = 0  # the step whose weights are the ones to keep
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 1."""
+        recipe = self.recipe
+        warmup = min(recipe.warmup, self.cooling_from)
+        rate = recipe.learning_rate * (min(1.0, step / warmup) if warmup else 1.0)
+        rate *= min(1.0, math.sqrt(recipe.patience / step))
+        if step <= self.cooling_from:
+            return rate
+        done = (step - self.cooling_from) / (self.total - self.cooling_from + 1)
+        return rate * 0.5 * (1 + math.cos(math.pi * done))
+
+    @property
+    def best(self) -> float:
+        """Least held-out loss so far."""
+        return min((loss for _, loss in self._measured), default=math.inf)
+
+    def measured(self, step: int, loss: float) -> bool:
+        """Record a held-out loss, and return whether the current weights are the ones to keep.
+
+        Before the cool-down the weights with the least loss are kept. In the cool-down later
+        weights are kept unless their loss is worse by more than noise: a lower rate has averaged
+        out gradient noise, which a loss that hardly depends on the codes does not show. The
+        cool-down starts and ends here, as the losses indicate.
+        """
+        keep = loss < self.best + (self._noise() if step > self.cooling_from else 0.0)
+        self._measured.append((step, loss))
+        if keep:
+            self._kept = step
+        if step > self.cooling_from:
+            # While the rate is still high, the best loss may be a lucky one from before.
+            since = max(self.cooling_from, self._kept)
+            worse = sum(known > since for known, _ in self._measured)
+            length = QUARTER * (self.total - self.cooling_from)
+            if worse >= COOLDOWN_PATIENCE and step - since >= length:
+                self.total = step
+        elif self._on_plateau(step):
+            self.cooling_from = step
+            share = self.recipe.cooldown
+            self.total = min(self.recipe.max_steps, math.ceil(step / (1 - share)))
+        return keep
+
+    def restart(self) -> None:
+        """Restart, because another loss is minimised from now on."""
+        self.__init__(self.recipe)  # type: ignore[misc]
+
+    def _on_plateau(self, step: int) -> bool:
+        first, best = self._measured[0], self.best
+        before, last = self._quarters(step)
+        if len(self._measured) < MIN_MEASUREMENTS or min(len(before), len(last)) < 2:
+            return False
+        if step < MIN_WARMUPS * self.recipe.warmup:  # averaged weights lag behind
+            return False
+        # Compare means, since the least of noisy values is least by chance, and allow for their
+        # standard error, since a gain smaller than the noise may still be one.
+        gained = fmean(before) - fmean(last)
+        error = math.sqrt(variance(before) / len(before) + variance(last) / len(last))
+        return gained + error < self.recipe.tolerance * (first[1] - best)
+
+    def _noise(self) -> float:
+        """Return how far losses at the full rate scattered, in multiples of their deviation."""
+        if not self._measured:
+            return 0.0
+        _, last = self._quarters(self.cooling_from)
+        jumps = [(later - earlier) ** 2 / 2 for earlier, later in pairwise(last)]
+        return NOISE_SIGMAS * math.sqrt(fmean(jumps)) if jumps else 0.0
+
+    def _quarters(self, step: int) -> tuple[list[float], list[float]]:
+        """Return the losses of the last quarter but one up to a step, and of the last quarter."""
+        length = QUARTER * (step - self._measured[0][0])
+        return (
+            [loss for s, loss in self._measured if step - 2 * length < s <= step - length],
+            [loss for s, loss in self._measured if step - length < s <= step],
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return {
+            "total": self.total,
+            "cooling_from": self.cooling_from,
+            "kept": self._kept,
+            "measured": self._measured,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a state that :meth:`to_dict` returned."""
+        self.total, self.cooling_from = state["total"], state["cooling_from"]
+        self._kept = state["kept"]
+        self._measured = [(int(step), float(loss)) for step, loss in state["measured"]]

@@ -41,18 +41,17 @@ def to_dict(declared: Declared) -> dict[str, Any]:
         >>> to_dict(Box(2))
         {'kind': 'Box', 'n': 2, 'low': 0.0, 'high': 1.0}
     """
-    kind = type(declared).__name__
-    if isinstance(declared, Product):
-        return {"kind": kind, "spaces": [to_dict(space) for space in declared.spaces]}
-    if isinstance(declared, Independent):
-        return {"kind": kind, "parts": [to_dict(part) for part in declared.parts]}
     if isinstance(declared, Mixing):
         arguments = declared.arguments
     else:
         arguments = {f.name: getattr(declared, f.name) for f in fields(declared) if f.init}  # type: ignore[arg-type]
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in arguments.items()}
-    # TOML has no null, and None is always a default.
-    return {"kind": kind} | {k: v for k, v in plain.items() if v is not None}
+    spec: dict[str, Any] = {"kind": type(declared).__name__}
+    for name, value in arguments.items():
+        if isinstance(value, tuple):  # of numbers, or the parts of a product
+            spec[name] = [to_dict(item) if isinstance(item, Declared) else item for item in value]
+        elif value is not None:  # TOML has no null, and None is always a default
+            spec[name] = value
+    return spec
 
 
 def from_dict(spec: dict[str, Any]) -> Any:

@@ -113,8 +113,8 @@ class Elementary(Distribution):
     @abstractmethod
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor: ...
 
-    @abstractmethod
-    def _normalised(self, space: Space) -> bool: ...
+    def _normalised(self, space: Space) -> bool:
+        return True
 
     def _factors(self, space: Space) -> list[tuple[Elementary, Space]]:
         if not isinstance(space, Product):
@@ -142,9 +142,6 @@ class Uniform(Elementary):
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         return torch.full((len(value),), -space.log_volume, dtype=value.dtype, device=value.device)
-
-    def _normalised(self, space: Space) -> bool:
-        return True
 
 
 @dataclass(frozen=True)
@@ -198,9 +195,6 @@ class GaussianCopula(Elementary):
         quadratic = torch.einsum("...i,ij,...j->...", blocks, precision, blocks).sum(-1)
         log_determinant = torch.linalg.slogdet(covariance).logabsdet * blocks.shape[-2]
         return (-0.5 * (quadratic + log_determinant) - space.log_volume).to(value.dtype)
-
-    def _normalised(self, space: Space) -> bool:
-        return True
 
 
 @dataclass(frozen=True, init=False)

@@ -14,9 +14,8 @@ from torch import Generator, Tensor
 
 from isolatent.checks import check_real, check_scale, set_fields
 from isolatent.worlds.distributions import Elementary, per_dimension
-from isolatent.worlds.sampling import draw_uniform, rejection_sample
+from isolatent.worlds.sampling import draw_uniform, rejection_sample, sample_truncated_normal
 from isolatent.worlds.spaces import Euclidean, HollowBall, SeparableSpace, Space, Sphere
-from isolatent.worlds.truncated_normal import sample_truncated_normal
 
 __all__ = ["GeneralizedNormal", "Laplace", "Normal"]
 
@@ -137,9 +136,7 @@ class GeneralizedNormal(Elementary):
             level = draw_uniform((len(rows),), generator, center)
             return draws, level.log() <= least[rows] - exponent
 
-        out = torch.empty_like(center)
-        rejection_sample(out, propose, f"{self!r} on {space!r}")
-        return out
+        return rejection_sample(center, propose, f"{self!r} on {space!r}")[0]
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         scale = per_dimension("scale", self.scale, space.n, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -36,10 +37,13 @@ class Mixing(nn.Module, ABC):
     n: int | None = None
     n_observed: int | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+
     @property
     def arguments(self) -> dict[str, Any]:
-        """The constructor's arguments."""
-        return {}
+        """The constructor's arguments, which are attributes of the same name."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def build(self, n: int, generator: Generator) -> Self:
         """Return a copy of this mixing for n latents, with weights from ``generator``."""
@@ -100,43 +104,7 @@ class Identity(Mixing):
         return x
 
 
-class _Layered(Mixing):
-    """Linear layers with an activation between them."""
-
-    activation: str
-    slope: float
-    _depth = 0
-
-    def _set_weights(self, weights: Sequence[Tensor]) -> None:
-        self._depth = len(weights)
-        for depth, weight in enumerate(weights):
-            self.register_buffer(f"weight_{depth}", weight)
-            # The pseudoinverse is exact on the image, also for tall matrices.
-            self.register_buffer(f"inverse_{depth}", torch.linalg.pinv(weight))
-
-    @property
-    def weights(self) -> list[Tensor]:
-        """The matrix of each layer, in order of application."""
-        return [self.get_buffer(f"weight_{depth}") for depth in range(self._depth)]
-
-    def _mix(self, z: Tensor) -> Tensor:
-        activate, _ = ACTIVATIONS[self.activation]
-        for depth, weight in enumerate(self.weights):
-            if depth:
-                z = activate(z, self.slope)
-            z = z @ weight.to(z.dtype).mT
-        return z
-
-    def _unmix(self, x: Tensor) -> Tensor:
-        _, deactivate = ACTIVATIONS[self.activation]
-        for depth in reversed(range(self._depth)):
-            x = x @ self.get_buffer(f"inverse_{depth}").to(x.dtype).mT
-            if depth:
-                x = deactivate(x, self.slope)
-        return x
-
-
-class InvertibleMLP(_Layered):
+class InvertibleMLP(Mixing):
     r"""The papers' mixing: :math:`g = W_L \circ \sigma \circ \dots \circ \sigma \circ W_1`.
 
     There are no biases; entries of each W are U(-1, 1) and its columns have unit norm. Each layer
@@ -182,33 +150,57 @@ class InvertibleMLP(_Layered):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        return {
-            "layers": self.layers,
-            "activation": self.activation,
-            "slope": self.slope,
-            "n_observed": self.requested_observed,
-            "condition_draws": self.condition_draws,
-        }
+        return {**super().arguments, "n_observed": self.requested_observed}
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """The matrix of each layer, in order of application."""
+        return [self.get_buffer(f"weight_{depth}") for depth in range(self.layers)]
 
     def _observed(self, n: int) -> int:
-        return _at_least_latents(self.requested_observed, n)
+        observed = n if self.requested_observed is None else self.requested_observed
+        if observed < n:
+            raise ValueError(
+                f"n_observed must be at least the number of latents {n}, got {observed}"
+            )
+        return observed
 
     def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+        for depth, weight in enumerate(self._matrices(n, n_observed, generator)):
+            self.register_buffer(f"weight_{depth}", weight)
+            # The pseudoinverse is exact on the image, also for tall matrices.
+            self.register_buffer(f"inverse_{depth}", torch.linalg.pinv(weight))
+
+    def _matrices(self, n: int, n_observed: int, generator: Generator) -> list[Tensor]:
         square = self.layers if n_observed == n else self.layers - 1
         shapes = ((n, self.layers - square), (n_observed, square))
-        self._set_weights(
-            [
-                weight
-                for width, count in shapes
-                for weight in _conditioned_matrices(
-                    n_observed, width, count, self.condition_draws, generator
-                )
-            ]
-        )
+        return [
+            weight
+            for width, count in shapes
+            for weight in _conditioned_matrices(
+                n_observed, width, count, self.condition_draws, generator
+            )
+        ]
+
+    def _mix(self, z: Tensor) -> Tensor:
+        activate, _ = ACTIVATIONS[self.activation]
+        for depth, weight in enumerate(self.weights):
+            if depth:
+                z = activate(z, self.slope)
+            z = z @ weight.to(z.dtype).mT
+        return z
+
+    def _unmix(self, x: Tensor) -> Tensor:
+        _, deactivate = ACTIVATIONS[self.activation]
+        for depth in reversed(range(self.layers)):
+            x = x @ self.get_buffer(f"inverse_{depth}").to(x.dtype).mT
+            if depth:
+                x = deactivate(x, self.slope)
+        return x
 
 
-class Linear(_Layered):
-    r"""A linear mixing :math:`x = W z`.
+class Linear(InvertibleMLP):
+    r"""A linear mixing :math:`x = W z`: an :class:`InvertibleMLP` of one layer.
 
     Args:
         n_observed: Observed dimensions m >= n; by default m = n.
@@ -217,18 +209,13 @@ class Linear(_Layered):
         condition_draws: Number of matrices that determine the threshold of the random matrix.
     """
 
-    activation = "leaky_relu"  # not applied: there is one layer
-    slope = 0.2
-
     def __init__(
         self,
         n_observed: int | None = None,
         matrix: Sequence[Sequence[float]] | np.ndarray | Tensor | None = None,
         condition_draws: int | None = None,
     ) -> None:
-        super().__init__()
-        self.requested_observed = _count("n_observed", n_observed)
-        self.condition_draws = _count("condition_draws", condition_draws)
+        super().__init__(1, n_observed=n_observed, condition_draws=condition_draws)
         self.matrix = None if matrix is None else _matrix(matrix)
         if self.matrix is not None and n_observed not in (None, len(self.matrix)):
             raise ValueError(
@@ -236,27 +223,17 @@ class Linear(_Layered):
                 f"got {n_observed}"
             )
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {
-            "n_observed": self.requested_observed,
-            "matrix": self.matrix,
-            "condition_draws": self.condition_draws,
-        }
-
     def _observed(self, n: int) -> int:
         if self.matrix is None:
-            return _at_least_latents(self.requested_observed, n)
+            return super()._observed(n)
         if len(self.matrix[0]) != n:
             raise ValueError(f"matrix must have n = {n} columns, got {len(self.matrix[0])}")
         return len(self.matrix)
 
-    def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
+    def _matrices(self, n: int, n_observed: int, generator: Generator) -> list[Tensor]:
         if self.matrix is None:
-            draws = self.condition_draws
-            self._set_weights(_conditioned_matrices(n_observed, n, 1, draws, generator))
-        else:
-            self._set_weights([torch.tensor(self.matrix, dtype=torch.float64)])
+            return super()._matrices(n, n_observed, generator)
+        return [torch.tensor(self.matrix, dtype=torch.float64)]
 
 
 class FlowMixing(Mixing):
@@ -275,10 +252,6 @@ class FlowMixing(Mixing):
         self.hidden = check_integer("hidden", hidden, at_least=1)
         self.gain = check_real("gain", gain, above=0)
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        return {"transforms": self.transforms, "hidden": self.hidden, "gain": self.gain}
-
     def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
         import zuko
 
@@ -288,8 +261,7 @@ class FlowMixing(Mixing):
                 n, transforms=self.transforms, hidden_features=(self.hidden, self.hidden)
             ).double()
         for parameter in flow.parameters():
-            fan_in = parameter.shape[-1] if parameter.ndim > 1 else 1
-            std = self.gain / math.sqrt(fan_in) if parameter.ndim > 1 else 0.0
+            std = self.gain / math.sqrt(parameter.shape[-1]) if parameter.ndim > 1 else 0.0
             parameter.data = std * draw_normal((*parameter.shape,), generator, parameter.data)
         self.flow = flow
 
@@ -319,14 +291,6 @@ def _matrix(value: Any) -> list[list[float]]:
     if int(torch.linalg.matrix_rank(weight)) < weight.shape[1]:
         raise ValueError(f"matrix must have full column rank to be invertible, got {value!r}")
     return weight.tolist()
-
-
-def _at_least_latents(n_observed: int | None, n: int) -> int:
-    if n_observed is None:
-        return n
-    if n_observed < n:
-        raise ValueError(f"n_observed must be at least the number of latents {n}, got {n_observed}")
-    return n_observed
 
 
 def _conditioned_matrices(
@@ -385,7 +349,7 @@ def _smooth_leaky_relu_inverse(y: Tensor, slope: float) -> Tensor:
         return slope + (1 - slope) * torch.sigmoid(x)
 
     # y = f(x) >= s x and y >= x for every x, so the root is at most y and at most y / s.
-    start = torch.where(y > 0, y, y / slope)
+    start = _leaky_relu_inverse(y, slope)
     return _newton(y, start, lambda x: _smooth_leaky_relu(x, slope), slope_at)
 
 

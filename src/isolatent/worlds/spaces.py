@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real, check_tensor, set_fields
-from isolatent.worlds.sampling import draw_normal, draw_uniform
+from isolatent.worlds.sampling import draw_normal, draw_uniform, unit_rows
 
 __all__ = [
     "Box",
@@ -23,19 +23,7 @@ __all__ = [
     "SeparableSpace",
     "Space",
     "Sphere",
-    "unit_rows",
 ]
-
-
-def unit_rows(z: Tensor) -> Tensor:
-    """Divide each row of z (N, n) by its norm; zero rows become the pole (1, 0, …, 0)."""
-    largest = z.abs().amax(
-        -1, keepdim=True
-    )  # divided out first: squares of small numbers underflow
-    pole = torch.zeros(z.shape[-1], dtype=z.dtype, device=z.device)
-    pole[0] = 1
-    scaled = torch.where(largest > 0, z / largest, pole)
-    return scaled / scaled.norm(dim=-1, keepdim=True)
 
 
 class Space(ABC):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +18,9 @@ from isolatent.worlds.sampling import (
     draw_uniform,
     propose_directions,
     rejection_sample,
+    unit_rows,
 )
-from isolatent.worlds.spaces import SeparableSpace, Space, Sphere, unit_rows
+from isolatent.worlds.spaces import SeparableSpace, Space, Sphere
 
 __all__ = ["AnisotropicNormal", "ShellNormal", "VonMisesFisher"]
 
@@ -52,9 +52,6 @@ class VonMisesFisher(Elementary):
     def _check_on(self, space: Space) -> None:
         _check_sphere(self, space)
 
-    def _normalised(self, space: Space) -> bool:
-        return True
-
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         assert isinstance(space, Sphere)
         axis = _axis(self, center)
@@ -66,9 +63,7 @@ class VonMisesFisher(Elementary):
             level = draw_uniform((len(rows), 1), generator, axis)
             return draws, (level.log() <= log_ratio).squeeze(-1)
 
-        out = torch.empty_like(center)
-        rejection_sample(out, propose, repr(self))
-        return space.project(out)
+        return space.project(rejection_sample(center, propose, repr(self))[0])
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         assert isinstance(space, Sphere)
@@ -132,19 +127,16 @@ class AnisotropicNormal(Elementary):
     def acceptance_rate(self, space: Sphere, center: Tensor, generator: Generator) -> float:
         """Return the share of proposals that the sampler accepts around these centres."""
         self.check(space)
-        out = torch.empty_like(center)
-        return rejection_sample(out, self._proposals(space, center, generator), repr(self))
+        return self._accepted(space, center, generator)[1]
 
     def _sample(self, space: Space, center: Tensor, generator: Generator) -> Tensor:
         if not isinstance(space, Sphere):
             return self._as_normal()._sample(space, center, generator)
-        out = torch.empty_like(center)
-        rejection_sample(out, self._proposals(space, center, generator), repr(self))
-        return space.project(out)
+        return space.project(self._accepted(space, center, generator)[0])
 
-    def _proposals(
+    def _accepted(
         self, space: Sphere, center: Tensor, generator: Generator
-    ) -> Callable[[Tensor, int], tuple[Tensor, Tensor]]:
+    ) -> tuple[Tensor, float]:
         n = space.n
         weights = per_dimension("weights", self.weights, n, center) * space.radius**2
         linear = weights * _axis(self, center)
@@ -164,7 +156,7 @@ class AnisotropicNormal(Elementary):
             accepted = level.log() <= log_least - _log_radial_integral(n, a, h)
             return direction * space.radius, accepted
 
-        return propose
+        return rejection_sample(center, propose, repr(self))
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         if not isinstance(space, Sphere):
@@ -213,9 +205,7 @@ class ShellNormal(Elementary):
             draws = center[rows] + std * noise
             return draws, (draws.norm(dim=-1) / space.radius - 1).abs() < self.width
 
-        out = torch.empty_like(center)
-        rejection_sample(out, propose, f"{self!r} on {space!r}")
-        return space.project(out)
+        return space.project(rejection_sample(center, propose, f"{self!r} on {space!r}")[0])
 
     def _log_density(self, space: Space, value: Tensor, center: Tensor) -> Tensor:
         return AnisotropicNormal(self.weights)._log_density(space, value, center)

@@ -25,8 +25,6 @@ and its gradient of the weights loses digits to outliers: a row at 1e6 on both s
 
 from __future__ import annotations
 
-from typing import Literal
-
 from torch import Tensor
 
 from isolatent.checks import check_one_of
@@ -105,7 +103,7 @@ def both_logsumexp(scores: PairwiseScores, engine: str = "auto") -> tuple[Tensor
     return rows, columns
 
 
-def choose_engine(engine: str, u: Tensor) -> Literal["dense", "blockwise", "numba"]:
+def choose_engine(engine: str, u: Tensor) -> str:
     """Return the engine for a name: "auto" is numba for tensors on a CPU, else blockwise.
 
     Example:
@@ -117,14 +115,12 @@ def choose_engine(engine: str, u: Tensor) -> Literal["dense", "blockwise", "numb
     on_cpu = u.device.type == "cpu"
     if engine == "auto":
         return "numba" if on_cpu else "blockwise"
-    if engine == "numba":
-        if not on_cpu:
-            raise ValueError(
-                f"engine='numba' works on CPU tensors only, got u on device '{u.device}'; "
-                "use engine='blockwise' or 'auto'"
-            )
-        return "numba"
-    return "dense" if engine == "dense" else "blockwise"
+    if engine == "numba" and not on_cpu:
+        raise ValueError(
+            f"engine='numba' works on CPU tensors only, got u on device '{u.device}'; "
+            "use engine='blockwise' or 'auto'"
+        )
+    return engine
 
 
 def _reduce(reduction: Reduction, scores: PairwiseScores, engine: str) -> tuple[Tensor, ...]:

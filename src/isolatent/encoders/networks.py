@@ -1,4 +1,4 @@
-"""Encoders for images."""
+"""Encoder networks, and output heads that bound their codes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,78 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import silu
+from torch.nn.functional import normalize, silu
 
-from isolatent.checks import check_integer
-from isolatent.encoders.mlp import MLP
+from isolatent.checks import check_integer, check_real
 
-__all__ = ["ConvEncoder", "PooledEncoder", "ResidualEncoder"]
+__all__ = [
+    "MLP",
+    "BoxHead",
+    "ConvEncoder",
+    "PaperMLP",
+    "PooledEncoder",
+    "ResidualEncoder",
+    "SphereHead",
+]
 
 POOLED = 16  # height and width of the small copy that a pooled encoder sees
+
+
+class MLP(nn.Module):
+    r"""A perceptron beside a linear path: :math:`h = A x + \mathrm{MLP}(x)`.
+
+    The last layer of the perceptron starts at zero, so training starts from a linear encoder: the
+    mixing's linear part is undone at once, and the network has only the rest to learn.
+
+    Args:
+        n_inputs: Observed dimensions m.
+        n_outputs: Codes n.
+        hidden: Widths of the hidden layers.
+        skip: Whether to have the linear path; without it the last layer starts as usual.
+        slope: Slope of the leaky ReLU below zero.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        hidden: Sequence[int] = (128, 128),
+        skip: bool = True,
+        slope: float = 0.1,
+    ) -> None:
+        super().__init__()
+        sizes = [check_integer("n_inputs", n_inputs, at_least=1)]
+        sizes += [check_integer("hidden", width, at_least=1) for width in hidden]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.LeakyReLU(slope)]
+        last = nn.Linear(sizes[-1], check_integer("n_outputs", n_outputs, at_least=1))
+        self.network = nn.Sequential(*layers, last)
+        self.skip = nn.Linear(n_inputs, n_outputs) if skip else None
+        if skip:
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map observations (N, m) to codes (N, n)."""
+        h: Tensor = self.network(x)
+        return h if self.skip is None else h + self.skip(x)
+
+
+class PaperMLP(MLP):
+    """The encoder of `zimmermann2021`: six hidden layers of 10n, 50n four times, and 10n units.
+
+    It has far more weights than :class:`MLP` with its defaults, and its steps cost accordingly.
+
+    Args:
+        n_inputs: Observed dimensions m.
+        n_outputs: Codes n.
+    """
+
+    def __init__(self, n_inputs: int, n_outputs: int) -> None:
+        narrow, wide = 10 * n_outputs, 50 * n_outputs
+        widths = (narrow, wide, wide, wide, wide, narrow)
+        super().__init__(n_inputs, n_outputs, widths, skip=False, slope=0.01)
 
 
 class ConvEncoder(nn.Module):
@@ -150,3 +214,59 @@ class _Residual(nn.Module):
         h = self.conv2(silu(self.norm2(self.conv1(silu(self.norm1(x))))))
         out: Tensor = h + self.shortcut(x)
         return out
+
+
+class SphereHead(nn.Module):
+    r"""Codes on a sphere: :math:`r\, h / \|h\|_2`.
+
+    Args:
+        radius: r, or its start.
+        learn_radius: Whether r is a parameter, kept positive as :math:`e^{\log r}`.
+    """
+
+    log_radius: Tensor
+
+    def __init__(self, radius: float = 1.0, learn_radius: bool = False) -> None:
+        super().__init__()
+        _register(self, "log_radius", check_real("radius", radius, above=0), learn_radius)
+
+    @property
+    def radius(self) -> Tensor:
+        """The current r."""
+        return self.log_radius.exp()
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Project codes (N, n)."""
+        return self.radius * normalize(h, dim=-1)
+
+
+class BoxHead(nn.Module):
+    r"""Codes in a box :math:`[0, b]^n`: :math:`b \,\mathrm{sigmoid}(h)`.
+
+    Args:
+        bound: The side b, one for all dimensions, or its start.
+        learn_bound: Whether b is a parameter, kept positive as :math:`e^{\log b}`.
+    """
+
+    log_bound: Tensor
+
+    def __init__(self, bound: float = 1.0, learn_bound: bool = True) -> None:
+        super().__init__()
+        _register(self, "log_bound", check_real("bound", bound, above=0), learn_bound)
+
+    @property
+    def bound(self) -> Tensor:
+        """The current b."""
+        return self.log_bound.exp()
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Squash codes (N, n)."""
+        return self.bound * torch.sigmoid(h)
+
+
+def _register(module: nn.Module, name: str, value: float, learn: bool) -> None:
+    logarithm = torch.tensor(value).log()
+    if learn:
+        module.register_parameter(name, nn.Parameter(logarithm))
+    else:
+        module.register_buffer(name, logarithm)
