@@ -213,7 +213,7 @@ def _declared(written: Any) -> dict[str, Any]:
 
 
 def _metric(value: Any) -> Any:
-    """Accept a name in ``LATENT_METRICS``, or the R² of one block, such as ``"linear_r2_block1"``."""
+    """Accept a name in ``LATENT_METRICS``, or R² of one block, such as ``"linear_r2_block1"``."""
     if isinstance(value, str) and BLOCK_METRIC.fullmatch(value):
         return value
     return _check_choice(value, (*LATENT_METRICS, "linear_r2_block1"))

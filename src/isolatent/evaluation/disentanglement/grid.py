@@ -134,11 +134,13 @@ class EncodedGrid:
         """Draw points from the world."""
         return self._index_of(self.world.sample_factors(count, self._generator))
 
-    def sample_pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
-        """Draw pairs of points with one value of a factor, independent otherwise."""
-        first, second = (self.world.sample_factors(count, self._generator) for _ in range(2))
+    def sample_pairs(self, factor: int, count: int, batch_size: int) -> Indices:
+        """Draw batches of pairs, (2, count, batch_size), that share one value of a factor."""
+        n = count * batch_size
+        first, second = (self.world.sample_factors(n, self._generator) for _ in range(2))
         second[:, factor] = first[:, factor]
-        return self._index_of(first), self._index_of(second)
+        drawn = np.stack([self._index_of(first), self._index_of(second)])
+        return drawn.reshape(2, count, batch_size)
 
     def sample_batches(self, factor: int, count: int, batch_size: int) -> Indices:
         """Draw batches of points, (count, batch_size), each with one value of a factor."""

@@ -187,8 +187,7 @@ def evaluate_disentanglement(
     pairs = [sample_pair_batches(grid, n, batch_size) for n in (n_train, n_test)]
     batches = [sample_point_batches(grid, n, batch_size) for n in (n_train, n_test)]
     index = grid.sample_points(n_train + n_test)
-    drawn = [p.first for p in pairs] + [p.second for p in pairs] + [b.points for b in batches]
-    grid.encode(index, *drawn)
+    grid.encode(index, *(examples.points for examples in (*pairs, *batches)))
     points = _split(grid, index, n_train)
     info = mutual_information(points.train, n_bins)
     train = points.train
@@ -228,15 +227,14 @@ def evaluate_disentanglement(
 def _split(grid: EncodedGrid, index: Indices, n_train: int) -> Split:
     """Return the points to fit and the points to score, with the world's values as classes."""
     both = Sample(grid.factors_at(index), grid.codes_at(index), tuple(grid.world.sizes))
-    rows = np.arange(len(index))
-    train = both.take(rows[:n_train])
+    train = both.take(slice(n_train))
     constant = np.flatnonzero(train.classes.max(axis=0) == train.classes.min(axis=0))
     if len(constant):
         raise ValueError(
             f"n_train must be large enough for every factor to vary, got {n_train} points in "
             f"which {grid.world.names[constant[0]]!r} is constant"
         )
-    return Split(train, both.take(rows[n_train:]))
+    return Split(train, both.take(slice(n_train, None)))
 
 
 def _objections(guarantee: Guarantee | None) -> Iterator[str]:
