@@ -20,8 +20,7 @@ from isolatent.evaluation.disentanglement.betavae_factorvae import (
     factor_vae_statistic,
     least_varying_codes,
     mean_differences,
-    sample_pair_batches,
-    sample_point_batches,
+    sample_examples,
 )
 from isolatent.evaluation.disentanglement.samples import as_sample
 
@@ -52,8 +51,8 @@ def test_drawn_points_share_the_factor_and_no_point_is_paired_with_itself():
     rng = np.random.default_rng(0)
     y = rng.integers(5, size=(200, 3))
     points = StoredPoints(as_sample(y, rng.normal(size=(200, 2))), 0)
-    pairs = sample_pair_batches(points, 50, 16)
-    groups = sample_point_batches(points, 50, 16)
+    pairs = sample_examples(points, 50, 16, pairs=True)
+    groups = sample_examples(points, 50, 16, pairs=False)
     assert set(pairs.factor) == set(groups.factor) == {0, 1, 2}
     for k, a, b in zip(pairs.factor, *pairs.points, strict=True):
         assert (y[a, k] == y[b, k]).all()
@@ -81,9 +80,9 @@ def test_votes_and_differences_are_those_of_naive_loops():
     sample = as_sample(y, c)
     points = StoredPoints(sample, 0)
     pairs, groups, scored = (
-        sample_pair_batches(points, 20, 8),
-        sample_point_batches(points, 60, 8),
-        sample_point_batches(points, 40, 8),
+        sample_examples(points, 20, 8, pairs=True),
+        sample_examples(points, 60, 8, pairs=False),
+        sample_examples(points, 40, 8, pairs=False),
     )
     expected = [
         np.mean([abs(c[i] - c[j]) for i, j in zip(a, b, strict=True)], axis=0)

@@ -20,8 +20,7 @@ __all__ = [
     "beta_vae_statistic",
     "factor_vae_score",
     "factor_vae_statistic",
-    "sample_pair_batches",
-    "sample_point_batches",
+    "sample_examples",
 ]
 
 BATCHES_AT_A_TIME = 1000  # batches whose codes are gathered at a time
@@ -78,7 +77,7 @@ def beta_vae_score(
     _check_counts(batch_size, n_train, n_test, random_state)
     check_guarantee("beta_vae", guarantee)
     points = StoredPoints(as_sample(factors, codes), random_state)
-    train, test = (sample_pair_batches(points, n, batch_size) for n in (n_train, n_test))
+    train, test = (sample_examples(points, n, batch_size, pairs=True) for n in (n_train, n_test))
     return beta_vae_statistic(points, train, test).value
 
 
@@ -136,7 +135,7 @@ def factor_vae_score(
     check_guarantee("factor_vae", guarantee)
     sample = as_sample(factors, codes)
     points = StoredPoints(sample, random_state)
-    train, test = (sample_point_batches(points, n, batch_size) for n in (n_train, n_test))
+    train, test = (sample_examples(points, n, batch_size, pairs=False) for n in (n_train, n_test))
     return factor_vae_statistic(points, sample.codes, train, test, threshold=threshold).value
 
 
@@ -156,24 +155,15 @@ class Examples(NamedTuple):
     points: Indices
 
 
-def sample_pair_batches(points: Points, count: int, batch_size: int) -> Examples:
-    """Draw ``count`` examples for the BetaVAE score."""
+def sample_examples(points: Points, count: int, batch_size: int, *, pairs: bool) -> Examples:
+    """Draw ``count`` examples: pairs for the BetaVAE score, or points for the FactorVAE score."""
     factor = points.sample_factor_indices(count)
-    members = np.empty((2, count, batch_size), dtype=np.intp)
+    draw = points.sample_pairs if pairs else points.sample_batches
+    members = np.empty((2 if pairs else 1, count, batch_size), dtype=np.intp)
     for f in range(points.n_factors):
         rows = np.flatnonzero(factor == f)
-        members[:, rows] = points.sample_pairs(f, len(rows), batch_size)
-    return Examples(factor, members)
-
-
-def sample_point_batches(points: Points, count: int, batch_size: int) -> Examples:
-    """Draw ``count`` examples for the FactorVAE score."""
-    factor = points.sample_factor_indices(count)
-    members = np.empty((count, batch_size), dtype=np.intp)
-    for f in range(points.n_factors):
-        rows = np.flatnonzero(factor == f)
-        members[rows] = points.sample_batches(f, len(rows), batch_size)
-    return Examples(factor, members)
+        members[:, rows] = draw(f, len(rows), batch_size)
+    return Examples(factor, members if pairs else members[0])
 
 
 class StoredPoints:

@@ -120,14 +120,11 @@ def _most_probable(raw: Array) -> Classes:
 
 
 def _boost_sklearn(points: Split, random_state: int, threads: int) -> list[FittedBooster]:
-    """Fit scikit-learn's booster, starting with the factors of most classes to balance threads."""
     from joblib import Parallel, delayed
 
-    order = np.argsort([-size for size in points.train.sizes], kind="stable")
-    fits = Parallel(n_jobs=threads, prefer="threads")(
-        delayed(_fit_sklearn)(points, int(f), random_state) for f in order
-    )
-    return [fits[place] for place in np.argsort(order)]
+    factors = range(points.train.classes.shape[1])
+    tasks = (delayed(_fit_sklearn)(points, f, random_state) for f in factors)
+    return list(Parallel(n_jobs=threads, prefer="threads")(tasks))
 
 
 def _fit_sklearn(points: Split, factor: int, random_state: int) -> FittedBooster:

@@ -128,9 +128,7 @@ def _fit_exact(values: Array, labels: Classes, n_classes: int) -> Array:
     """Return the exact weight and intercept of the machine of each class against the rest."""
     from isolatent.evaluation.disentanglement.linear_svm import fit_linear_svms
 
-    coefficients = np.empty((1 if n_classes == 2 else n_classes, 2))
-    fit_linear_svms(values, labels, n_classes, C, coefficients)
-    return coefficients
+    return np.asarray(fit_linear_svms(values, labels, n_classes, C))
 
 
 SOLVERS: dict[str, Callable[[Array, Classes, int], Array]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from isolatent.evaluation.columns import Indices
 from isolatent.evaluation.disentanglement.betavae_factorvae import (
     beta_vae_statistic,
     factor_vae_statistic,
-    sample_pair_batches,
-    sample_point_batches,
+    sample_examples,
 )
 from isolatent.evaluation.disentanglement.boosting import BOOSTERS
 from isolatent.evaluation.disentanglement.dci import dci_statistics
@@ -91,7 +90,7 @@ class Disentanglement:
     @property
     def scores(self) -> dict[str, Interval]:
         """The metrics by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name in METRICS}
+        return {name: getattr(self, name) for name in METRICS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -184,8 +183,10 @@ def evaluate_disentanglement(
     proven = getattr(model, "guarantee_", None) if guarantee is None else guarantee
     objections = tuple(_objections(proven))
     grid = EncodedGrid(model, world, random_state)
-    pairs = [sample_pair_batches(grid, n, batch_size) for n in (n_train, n_test)]
-    batches = [sample_point_batches(grid, n, batch_size) for n in (n_train, n_test)]
+    pairs, batches = (
+        [sample_examples(grid, n, batch_size, pairs=kind) for n in (n_train, n_test)]
+        for kind in (True, False)
+    )
     index = grid.sample_points(n_train + n_test)
     grid.encode(index, *(examples.points for examples in (*pairs, *batches)))
     points = _split(grid, index, n_train)
