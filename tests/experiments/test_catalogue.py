@@ -8,7 +8,6 @@ from isolatent.experiments import (
     Experiment,
     find_experiment,
     list_experiments,
-    read_experiment,
 )
 from own_spec import GOOD
 
@@ -150,4 +149,4 @@ def test_cells_of_a_users_file_can_be_included(tmp_path, monkeypatch):
     assert cell.name == "other-one"
     top = tmp_path / "top.toml"
     top.write_text(f'include = ["{path}:other-one"]')
-    assert [cell.name for cell in read_experiment(top).cells] == ["mine-other-one"]
+    assert [cell.name for cell in find_experiment(top).cells] == ["mine-other-one"]

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from isolatent.baselines import AdaGVAE, SlowVAE
-from isolatent.experiments import Experiment, ImageCell, read_experiment
+from isolatent.experiments import Experiment, ImageCell, find_experiment
 from isolatent.experiments.image_cells import ImageModelSpec
 
 
@@ -81,7 +81,7 @@ def test_the_hash_covers_the_contents_of_transitions_not_their_directory(tmp_pat
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "moves.csv").write_text(moves)
         (tmp_path / folder / "own.toml").write_text(NATURAL)
-        runs += read_experiment(tmp_path / folder / "own.toml").runs([0])
+        runs += find_experiment(tmp_path / folder / "own.toml").runs([0])
         assert runs[-1].cell.world.build().transitions.table.shape == (len(runs) // 3 + 1, 6)
     assert runs[0].hash == runs[1].hash != runs[2].hash
     stored = runs[0].cell.to_dict()
@@ -91,7 +91,7 @@ def test_the_hash_covers_the_contents_of_transitions_not_their_directory(tmp_pat
     # A file that is not beside the TOML file is looked for in the current directory.
     (tmp_path / "two" / "moves.csv").unlink()
     monkeypatch.chdir(tmp_path / "one")
-    assert read_experiment(tmp_path / "two" / "own.toml").runs([0])[0].hash == runs[0].hash
+    assert find_experiment(tmp_path / "two" / "own.toml").runs([0])[0].hash == runs[0].hash
 
 
 def test_models_are_built_with_the_given_parameters():

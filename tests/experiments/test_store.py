@@ -8,13 +8,13 @@ def test_nan_and_infinity_become_null(run, store):
     store.write(run, {"status": "done", "scores": {"a": [math.nan, math.inf, 1.0]}})
     text = (store.directory / run.file).read_text()
     assert json.loads(text, parse_constant=lambda name: 1 / 0)["scores"] == {"a": [None, None, 1.0]}
-    assert store.has(run)
+    assert store.finished(run)
 
 
 def test_a_failed_run_is_not_finished_and_leaves_no_partial_file(run, store):
-    assert not store.has(run)
+    assert not store.finished(run)
     store.write(run, {"status": "failed"})
-    assert not store.has(run)
+    assert not store.finished(run)
     assert [p.name for p in store.directory.rglob("*") if p.is_file()] == [run.file.split("/")[-1]]
 
 

@@ -1,24 +1,17 @@
 """Score codes against known factors, with confidence intervals."""
 
-from isolatent.evaluation.alignment import align_codes
 from isolatent.evaluation.blocks import assign_codes, block_mcc, block_r2
-from isolatent.evaluation.disentanglement import (
-    DCI,
-    Disentanglement,
-    EncodedGrid,
-    GridWorld,
-    beta_vae_score,
-    dci,
-    evaluate_disentanglement,
-    explicitness,
-    factor_vae_score,
-    mig,
-    modularity,
-    sap,
-)
+from isolatent.evaluation.disentanglement.betavae_factorvae import beta_vae_score, factor_vae_score
+from isolatent.evaluation.disentanglement.dci import DCI, dci
+from isolatent.evaluation.disentanglement.explicitness import explicitness
+from isolatent.evaluation.disentanglement.grid import EncodedGrid, GridWorld
+from isolatent.evaluation.disentanglement.mig import mig
+from isolatent.evaluation.disentanglement.modularity import modularity
+from isolatent.evaluation.disentanglement.sap import sap
+from isolatent.evaluation.disentanglement.suite import Disentanglement, evaluate_disentanglement
 from isolatent.evaluation.intervals import Interval, bootstrap
 from isolatent.evaluation.linear import linear_r2
-from isolatent.evaluation.mcc import correlation_matrix, mcc
+from isolatent.evaluation.mcc import align_codes, correlation_matrix, mcc
 
 __all__ = [
     "DCI",

@@ -24,13 +24,14 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 
-def as_columns(name: str, values: Any) -> Array:
+def as_columns(name: str, values: Any, min_rows: int = 2) -> Array:
     """Return ``values`` as a finite float64 array of shape (rows, columns).
 
     Args:
         name: Name of the argument in error messages.
         values: NumPy array, tensor on any device, or nested sequence, (rows, columns); a
             one-dimensional input is read as one column.
+        min_rows: Least number of rows.
 
     Example:
         >>> as_columns("codes", [1, 2, 3]).shape
@@ -52,8 +53,8 @@ def as_columns(name: str, values: Any) -> Array:
     columns = np.asarray(array if array.ndim == 2 else array[:, None], dtype=np.float64)
     if columns.shape[1] == 0:
         raise ValueError(f"{name} must have at least one column, got shape {array.shape}")
-    if len(columns) < 2:
-        raise ValueError(f"{name} must have at least 2 rows, got {len(columns)}")
+    if len(columns) < min_rows:
+        raise ValueError(f"{name} must have at least {min_rows} rows, got {len(columns)}")
     bad = np.argwhere(~np.isfinite(columns))
     if len(bad):
         row, column = bad[0]

@@ -157,39 +157,41 @@ def score_statistic(
     """Return one of the four scores of :func:`bootstrap` as a function of row weights."""
     if several := options.keys() & {"per_factor", "per_block"}:
         raise ValueError(f"{min(several)} must be left out: an interval is of one number")
-    if score is linear_r2 or score is block_r2:
+    if score in (linear_r2, block_r2):
         value = score(factors, codes, random_state=random_state, **options)
         residuals_of = linear_residuals if score is linear_r2 else block_residuals
-        truth, residuals = residuals_of(factors, codes, random_state=random_state, **options)
-        weights = np.full(truth.shape[1], 1 / truth.shape[1])
-        return Statistic(
-            value,
-            len(truth),
-            lambda n: nan_average(r2_from_residuals(truth, residuals, n), weights),
-        )
-    if score is mcc or score is block_mcc:
+        left, residuals = residuals_of(factors, codes, random_state=random_state, **options)
+        weights = np.full(left.shape[1], 1 / left.shape[1])
+
+        def scores(n: Array) -> Array:
+            return r2_from_residuals(left, residuals, n)
+
+    elif score in (mcc, block_mcc):
         value = score(factors, codes, **options)
         pairs_of = matched_columns if score is mcc else canonical_variates
         # A guarantee only makes `score` warn; it changes no number.
         rest = {name: option for name, option in options.items() if name != "guarantee"}
         left, right, weights = pairs_of(factors, codes, **rest)
-        if options.get("method") != "spearman":
-            return Statistic(
-                value,
-                len(left),
-                lambda n: nan_average(weighted_correlations(left, right, n), weights),
-            )
-        u, v = dense_ranks(left), dense_ranks(right)
-        return Statistic(
-            value,
-            len(left),
-            lambda n: nan_average(
-                weighted_correlations(mid_ranks(u, n), mid_ranks(v, n), n), weights
-            ),
+        spearman = options.get("method") == "spearman"
+        ranks = [dense_ranks(columns) for columns in (left, right)] if spearman else []
+
+        def scores(n: Array) -> Array:
+            u, v = (mid_ranks(dense, n) for dense in ranks) if spearman else (left, right)
+            return weighted_correlations(u, v, n)
+
+    else:
+        raise ValueError(
+            "score must be one of linear_r2, mcc, block_r2, block_mcc, with its options as "
+            f"keywords, got {score!r}"
         )
-    raise ValueError(
-        "score must be one of linear_r2, mcc, block_r2, block_mcc, with its options as keywords, "
-        f"got {score!r}"
+    return Statistic(value, len(left), lambda n: nan_average(scores(n), weights))
+
+
+def mean_statistic(values: ArrayLike) -> Statistic:
+    """Return the mean of values (..., N) as a function of the weights of the N points."""
+    terms = np.asarray(values, dtype=np.float64)
+    return Statistic(
+        float(terms.mean()), terms.shape[-1], lambda n: float((terms @ n).mean() / n.sum())
     )
 
 

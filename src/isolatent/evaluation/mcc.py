@@ -1,4 +1,4 @@
-"""Mean correlation coefficient: the correlation of each factor with its own code."""
+"""Match codes with factors: the mean correlation coefficient, and codes aligned with factors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from isolatent.evaluation.columns import (
     mid_ranks,
     standardise,
 )
+from isolatent.evaluation.linear import predict_linear, split_rows
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
 
-__all__ = ["best_assignment", "correlation_matrix", "mcc"]
+__all__ = ["align_codes", "best_assignment", "correlation_matrix", "mcc"]
 
 
 @overload
@@ -80,14 +81,48 @@ def mcc(
         >>> mcc(z, np.exp(z[:, :1]), method="spearman", per_factor=True)
         array([1., 0.])
     """
-    check_one_of("method", method, ["pearson", "spearman"])
-    check_guarantee(f"mcc_{method}", guarantee)
     z, h = standardised_columns(factors, codes, method)
+    check_guarantee(f"mcc_{method}", guarantee)
     correlation = np.abs(np.clip(z.T @ h / len(h), -1.0, 1.0))
     matched, code_of = best_assignment(correlation)
     scores = np.zeros(z.shape[1])
     scores[matched] = correlation[matched, code_of]
     return scores if per_factor else float(scores.mean())
+
+
+def align_codes(
+    factors: ArrayLike, codes: ArrayLike, *, one_by_one: bool, random_state: int = 0
+) -> tuple[Array, Array]:
+    r"""Return factors and, in the same order, the codes that recover them.
+
+    Args:
+        factors: True factors, (N, F) or (N,).
+        codes: Codes, (N, C) or (N,).
+        one_by_one: Whether to give each factor one code by the assignment of :func:`mcc`, with the
+            sign of their correlation; a factor without a code gets zeros. Otherwise each factor
+            gets the affine map of all codes that :func:`linear_r2` fits.
+        random_state: Seed of the half of the rows that the affine map is fitted on, an integer
+            >= 0; the other half is returned.
+
+    Returns:
+        Factors and aligned codes, both (M, F).
+
+    Example:
+        >>> z = np.random.default_rng(0).normal(size=(100, 2))
+        >>> factors, codes = align_codes(z, -2 * z[:, ::-1], one_by_one=True)
+        >>> np.allclose(codes, 2 * z)
+        True
+    """
+    z, h = as_factors_and_codes(factors, codes)
+    if not one_by_one:
+        fitted, rest = split_rows(len(h), True, random_state, min_rows=h.shape[1] + 2)
+        return z[rest], predict_linear(h[fitted], z[fitted], h[rest])
+    correlation = standardise(z).T @ standardise(h)
+    matched, code_of = best_assignment(np.abs(correlation))
+    sign = np.where(correlation[matched, code_of] < 0, -1.0, 1.0)
+    aligned = np.zeros_like(z)
+    aligned[:, matched] = sign * h[:, code_of]
+    return z, aligned
 
 
 def correlation_matrix(factors: ArrayLike, codes: ArrayLike) -> Array:

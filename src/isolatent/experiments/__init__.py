@@ -1,6 +1,6 @@
 """The papers' experiments as data, a runner that resumes, and results beside published scores."""
 
-from isolatent.experiments.catalogue import find_experiment, list_experiments, read_experiment
+from isolatent.experiments.catalogue import find_experiment, list_experiments
 from isolatent.experiments.cells import Cell, ModelSpec, Published, WorldSpec
 from isolatent.experiments.display import ReproductionDisplay
 from isolatent.experiments.execution import execute
@@ -31,7 +31,6 @@ __all__ = [
     "export",
     "find_experiment",
     "list_experiments",
-    "read_experiment",
     "reproduce",
     "select_cells",
     "tabulate",

@@ -10,7 +10,7 @@ import joblib
 import torch
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from isolatent.checks import check_integer, check_one_of
+from isolatent.checks import check_one_of
 from isolatent.experiments.execution import execute, new_record
 from isolatent.experiments.experiment import Run
 
@@ -45,9 +45,6 @@ def map_runs(runs: Iterable[Run], backend: str, jobs: int | None) -> Iterator[Ru
         backend: ``"local"``, or ``"ray"`` for the cluster that this machine belongs to.
         jobs: Number of parallel runs; by default the number of cores.
     """
-    check_backend("backend", backend)
-    if jobs is not None:
-        check_integer("jobs", jobs, at_least=1)
     return _map_local(runs, jobs) if backend == "local" else _map_ray(runs, jobs)
 
 

@@ -6,17 +6,16 @@ import itertools
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
-from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from isolatent.experiments.cells import FILE_NAME_PATTERN
+from isolatent.experiments.cells import FILE_NAME_PATTERN, Cell, Published
 from isolatent.experiments.experiment import Experiment
-from isolatent.experiments.spec_errors import invalid_key_message, validation_message
+from isolatent.experiments.image_cells import ImageCell
 from isolatent.files import file_name
 
 __all__ = [
@@ -24,41 +23,31 @@ __all__ = [
     "expand_grid",
     "find_experiment",
     "list_experiments",
-    "read_experiment",
 ]
 
+SPECS = Path(__file__).parent / "specs"
 FILE_KEYS = ("title", "note", "defaults", "cells", "grids", "include")
 GRID_KEYS = ("name", "axes", "cell", "published")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+Value = TypeVar("Value", str, list[Any], dict[str, Any])
 
 
 def list_experiments() -> list[str]:
     """Return the names of the shipped experiments, such as ``"zimmermann2021/table1"``."""
-    root = resources.files("isolatent.experiments") / "specs"
-    files = [
-        (f"{folder.name}/", file)
-        for folder in root.iterdir()
-        if folder.is_dir()
-        for file in folder.iterdir()
-    ]
-    files += [("", file) for file in root.iterdir()]
-    names = [f"{paper}{file.name[:-5]}" for paper, file in files if file.name.endswith(".toml")]
+    names = [path.relative_to(SPECS).with_suffix("").as_posix() for path in SPECS.rglob("*.toml")]
     return sorted(names, key=lambda name: ("/" not in name, name))
 
 
 def find_experiment(name: str | os.PathLike[str]) -> Experiment:
     """Return a shipped experiment by its name, or a user's own by the path of its TOML file.
 
+    Errors in a file name the file, the cell, the key and the allowed values.
+
     Example:
         >>> len(find_experiment("zimmermann2021/table1").cells)
         12
     """
     return _find(os.fspath(name), Path(), ())
-
-
-def read_experiment(path: Path, name: str | None = None) -> Experiment:
-    """Read a TOML file; errors name the file, the key and the allowed values."""
-    return _read(path, name, ())
 
 
 def _find(name: str, folder: Path, including: tuple[Path, ...]) -> Experiment:
@@ -73,8 +62,7 @@ def _find(name: str, folder: Path, including: tuple[Path, ...]) -> Experiment:
             f"there is no experiment {name!r}; must be one of {', '.join(list_experiments())}, "
             "or a .toml file"
         )
-    with resources.as_file(resources.files("isolatent.experiments") / "specs") as root:
-        return _read(root / f"{name}.toml", name, including)
+    return _read(SPECS / f"{name}.toml", name, including)
 
 
 def _read(path: Path, name: str | None, including: tuple[Path, ...]) -> Experiment:
@@ -93,7 +81,7 @@ def _read(path: Path, name: str | None, including: tuple[Path, ...]) -> Experime
         raise ValueError(f"{label}: unknown key {unknown[0]!r}; allowed are {', '.join(FILE_KEYS)}")
     if not {"cells", "grids", "include"} & set(data):
         raise ValueError(f"{label}: the file must have cells, grids or include")
-    defaults = _check_table(f"{label}: defaults", data.get("defaults", {}))
+    defaults = _check(f"{label}: defaults", data.get("defaults", {}), dict, "a table")
     cells = [
         *_included_cells(
             f"{label}: include", data.get("include", []), path.parent, (*including, here)
@@ -112,9 +100,40 @@ def _read(path: Path, name: str | None, including: tuple[Path, ...]) -> Experime
             }
         )
     except ValidationError as error:
-        raise ValueError(validation_message(label, error, cells)) from None
-    except Exception as error:  # raised by a validator that expected another type
-        raise ValueError(invalid_key_message(label, error, cells)) from error
+        raise ValueError(_validation_message(label, error, cells)) from None
+
+
+def _validation_message(
+    label: str, error: ValidationError, cells: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return one line for each error: file, cell, key and what is wrong."""
+    lines = []
+    for mistake in error.errors():
+        where = [*mistake["loc"]]
+        cell, cell_type = "", "latents"
+        if len(where) > 1 and where[0] == "cells":
+            cell = f" cell {cells[int(where[1])].get('name', where[1])!r}:"
+            cell_type, where = str(where[2]), where[3:]
+        message = mistake["msg"].removeprefix("Value error, ")
+        if mistake["type"] == "extra_forbidden":
+            message = f"unknown key; allowed are {', '.join(_allowed_keys(where, cell_type))}"
+        elif mistake["type"] == "missing":
+            message = "must be given"
+        elif mistake["type"] == "literal_error" and where[-1] == "[key]":  # of published
+            where.pop()
+            message = f"unknown approach; allowed are {mistake['ctx']['expected']}"
+        key = ".".join(map(str, where))
+        lines.append(f"{label}:{cell} {key + ': ' if key else ''}{message}")
+    return "\n".join(lines)
+
+
+def _allowed_keys(where: Sequence[Any], cell_type: str) -> list[str]:
+    """Return the keys of the table in which an unknown key was found."""
+    table: Any = ImageCell if cell_type == "images" else Cell
+    if len(where) > 1:
+        fields = table.model_fields
+        table = Published if where[0] == "published" else fields[where[0]].annotation
+    return [*table.model_fields]
 
 
 def _load_toml(path: Path, label: str) -> dict[str, Any]:
@@ -140,8 +159,9 @@ def _included_cells(
     where: str, references: Any, folder: Path, including: tuple[Path, ...]
 ) -> Iterator[dict[str, Any]]:
     """Yield cells of other experiments, referred to as ``"<experiment>:<cell>"``."""
-    for reference in _check_list(where, references, "strings '<experiment>:<cell>'"):
-        experiment, colon, wanted = _check_string(where, reference).rpartition(":")
+    for reference in _check(where, references, list, "a list of strings '<experiment>:<cell>'"):
+        name = _check(where, reference, str, "a string")
+        experiment, colon, wanted = name.rpartition(":")
         if not colon:
             raise ValueError(f"{where}: must name a cell, '<experiment>:<cell>', got {reference!r}")
         try:
@@ -159,10 +179,10 @@ def _included_cells(
 def _own_cells(label: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the cells that a file lists, then the cells of its grids."""
     for key in ("cells", "grids"):
-        tables = _check_list(f"{label}: {key}", data.get(key, []), f"tables, written [[{key}]]")
-        for k, table in enumerate(tables):
+        expected = f"a list of tables, written [[{key}]]"
+        for k, table in enumerate(_check(f"{label}: {key}", data.get(key, []), list, expected)):
             where = f"{label}: {key}[{k}]"
-            _check_table(where, table)
+            _check(where, table, dict, "a table")
             yield from [table] if key == "cells" else expand_grid(where, table)
 
 
@@ -185,12 +205,12 @@ def expand_grid(where: str, grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]
             f"{where}: keys must be name, axes, cell and optionally published, "
             f"got {', '.join(grid)}"
         )
-    name = _check_string(f"{where}.name", grid["name"])
-    template = _check_table(f"{where}.cell", grid["cell"])
-    published = dict(_check_table(f"{where}.published", grid.get("published", {})))
+    name = _check(f"{where}.name", grid["name"], str, "a string")
+    template = _check(f"{where}.cell", grid["cell"], dict, "a table")
+    published = dict(_check(f"{where}.published", grid.get("published", {}), dict, "a table"))
     axes = {
         axis: _labelled_values(f"{where}.axes.{axis}", values)
-        for axis, values in _check_table(f"{where}.axes", grid["axes"]).items()
+        for axis, values in _check(f"{where}.axes", grid["axes"], dict, "a table").items()
     }
     for point in itertools.product(*axes.values()):
         labels = {axis: label for axis, (label, _) in zip(axes, point, strict=True)}
@@ -213,7 +233,8 @@ def expand_grid(where: str, grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]
 def _labelled_values(where: str, axis: Any) -> list[tuple[str, Any]]:
     if isinstance(axis, dict):
         return [*axis.items()]
-    return [(str(value), value) for value in _check_list(where, axis, "values, or a table of them")]
+    values = _check(where, axis, list, "a list of values, or a table of them")
+    return [(str(value), value) for value in values]
 
 
 def _substitute(where: str, template: Any, values: Mapping[str, Any]) -> Any:
@@ -256,27 +277,10 @@ def deep_merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _check_table(where: str, value: Any) -> dict[str, Any]:
-    """Return ``value`` if it is a table; ``where`` names the file and the key."""
-    if not isinstance(value, dict):
-        raise ValueError(f"{where}: must be a table, got {_describe(value)}")
+def _check(where: str, value: Any, expected: type[Value], description: str) -> Value:
+    """Return ``value`` if it has the expected type; ``where`` names the file and the key."""
+    if not isinstance(value, expected):
+        names: dict[type[Any], str] = {dict: "a table", list: "a list"}
+        got = names.get(type(value), repr(value))
+        raise ValueError(f"{where}: must be {description}, got {got}")
     return value
-
-
-def _check_list(where: str, value: Any, elements: str) -> list[Any]:
-    """Return ``value`` if it is a list; ``elements`` describes its elements."""
-    if not isinstance(value, list):
-        raise ValueError(f"{where}: must be a list of {elements}, got {_describe(value)}")
-    return value
-
-
-def _check_string(where: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{where}: must be a string, got {_describe(value)}")
-    return value
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, dict):
-        return "a table"
-    return "a list" if isinstance(value, list) else repr(value)

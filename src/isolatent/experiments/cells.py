@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
@@ -97,9 +96,7 @@ def _expand_published(written: Any) -> Any:
 
 def _is_score(value: Any) -> bool:
     """Return whether ``value`` is a finite number in the range of a float."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) if isinstance(value, float) else abs(value) < 1e300
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _key_by_metric(approach: str, written: Any, metrics: Any) -> Any:
@@ -171,7 +168,7 @@ class CellFields(Spec):
                 raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
         try:
             Recipe(**recipe)  # type: ignore[arg-type]
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(str(error)) from error
         return recipe
 
@@ -203,13 +200,17 @@ class CellFields(Spec):
         return self
 
 
-def _declared(written: Any) -> dict[str, Any]:
+def _declared(written: Any, base: type[Any]) -> dict[str, Any]:
     if not isinstance(written, str | dict):
         raise ValueError(f"must be a call such as 'Box(10)' or a table, got {written!r}")
     try:
-        return parse_declaration(written)
-    except TypeError as error:
+        return parse_declaration(written, base)
+    except Exception as error:  # of the constructor of a class, which may be a user's own
         raise ValueError(str(error)) from error
+
+
+def _declaration(base: type[Any]) -> BeforeValidator:
+    return BeforeValidator(lambda written: _declared(written, base))
 
 
 def _metric(value: Any) -> Any:
@@ -220,10 +221,8 @@ def _metric(value: Any) -> Any:
 
 
 def _ways(written: Any) -> list[dict[str, Any]]:
-    return [_declared(one) for one in (written if isinstance(written, list) else [written])]
-
-
-Declared = Annotated[dict[str, Any], BeforeValidator(_declared)]
+    ways = written if isinstance(written, list) else [written]
+    return [_declared(way, Distribution) for way in ways]
 
 
 class WorldSpec(Spec):
@@ -239,33 +238,35 @@ class WorldSpec(Spec):
         negatives_per_anchor: Number of these negatives for each anchor.
     """
 
-    space: Declared
-    marginal: Declared
+    space: Annotated[dict[str, Any], _declaration(Space)]
+    marginal: Annotated[dict[str, Any], _declaration(Distribution)]
     conditional: Annotated[list[dict[str, Any]], BeforeValidator(_ways)] = Field(min_length=1)
-    mixing: Declared = Field(
+    mixing: Annotated[dict[str, Any], _declaration(Mixing)] = Field(
         default_factory=lambda: parse_declaration("InvertibleMLP(layers=3)"), validate_default=True
     )
-    negatives: Declared | None = None
+    negatives: Annotated[dict[str, Any], _declaration(Distribution)] | None = None
     negatives_per_anchor: int = Field(default=16, ge=1)
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
         space = from_dict(self.space)
-        parts = [("marginal", self.marginal), *(("conditional", way) for way in self.conditional)]
-        if self.negatives is not None:
-            parts.append(("negatives", self.negatives))
-        for name, spec, kind in (
-            ("space", self.space, Space),
-            ("mixing", self.mixing, Mixing),
-            *((name, spec, Distribution) for name, spec in parts),
-        ):
-            if not isinstance(made := from_dict(spec), kind):
-                raise ValueError(f"{name} must be a {kind.__name__}, got {made!r}")
-        for name, spec in parts:
-            try:
-                from_dict(spec).check(space)
-            except (TypeError, ValueError) as error:
-                raise ValueError(f"{name}: {error}") from error
+        parts: list[tuple[str, type[Any], dict[str, Any] | None]] = [
+            ("space", Space, self.space),
+            ("mixing", Mixing, self.mixing),
+            ("marginal", Distribution, self.marginal),
+            *(("conditional", Distribution, way) for way in self.conditional),
+            ("negatives", Distribution, self.negatives),
+        ]
+        for name, base, spec in parts:
+            if spec is None:
+                continue
+            if not isinstance(part := from_dict(spec), base):
+                raise ValueError(f"{name} must be a {base.__name__}, got {part!r}")
+            if base is Distribution:
+                try:
+                    part.check(space)
+                except Exception as error:
+                    raise ValueError(f"{name}: {error}") from error
         return self
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Self
 
 from rich.console import Console
@@ -11,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from isolatent.experiments.experiment import AnyCell, Experiment
-from isolatent.experiments.results import centre_and_spread, ours_heading, spread_text
+from isolatent.experiments.results import Row, make_row, ours_heading, ours_text, spread_text
 from isolatent.experiments.runner import Event
 
 __all__ = ["ReproductionDisplay"]
@@ -95,28 +96,20 @@ class ReproductionDisplay:
         return table
 
     def _table_row(self, cell: AnyCell) -> list[str]:
-        records = self.records[cell.name].values()
-        scores = [s for r in records if (s := _score(cell, r)) is not None]
-        ours = spread_text(*centre_and_spread(scores, cell.centre))
+        records = [*self.records[cell.name].values()]
+        row = _main_row(cell, records)
         running = sum(name == cell.name for name, _ in self.running)
         states = [r["status"] for r in records if r["status"] != "done"]
         notes = [f"{running} running"] if running else []
         notes += [f"{states.count(state)} {state}" for state in dict.fromkeys(states)]
-        return [
-            cell.name,
-            cell.metrics[0],
-            ours,
-            f"{len(records)}/{self.seeds}",
-            _published_text(cell),
-            ", ".join(notes),
-        ]
+        seeds, paper = f"{len(records)}/{self.seeds}", spread_text(row.published, row.spread)
+        return [cell.name, row.metric, ours_text(row), seeds, paper, ", ".join(notes)]
 
     def _line(self, cell: AnyCell, record: dict[str, Any]) -> str:
-        score = _score(cell, record)
-        message = record["error"] or ("" if score is None else f"{cell.metrics[0]} {score:.2f} %")
-        published = _published_text(cell)
-        if published and score is not None:
-            message += f" (paper {published})"
+        row = _main_row(cell, [record])
+        message = record["error"] or ("" if row.ours is None else f"{row.metric} {row.ours:.2f} %")
+        if row.published is not None and row.ours is not None:
+            message += f" (paper {spread_text(row.published, row.spread)})"
         seconds = record.get("seconds", {}).get("total")
         if seconds is not None:
             message += f", {seconds:.0f} s"
@@ -124,17 +117,7 @@ class ReproductionDisplay:
         return f"{count} {cell.name} seed {record['seed']}: {record['status']} {message}"
 
 
-def _main_approach(cell: AnyCell) -> str:
-    """Return ``"unsupervised"``, or the last approach of a cell without it."""
-    return "unsupervised" if "unsupervised" in cell.approaches else cell.approaches[-1]
-
-
-def _published_text(cell: AnyCell) -> str:
-    published = {str(approach): values for approach, values in cell.published.items()}
-    paper = published.get(_main_approach(cell), {}).get(cell.metrics[0])
-    return "" if paper is None else spread_text(paper.value, paper.spread)
-
-
-def _score(cell: AnyCell, record: dict[str, Any]) -> float | None:
-    score = record["scores"].get(_main_approach(cell), {}).get(cell.metrics[0])
-    return None if score is None else 100 * float(score)
+def _main_row(cell: AnyCell, records: Sequence[dict[str, Any]]) -> Row:
+    """Return the row of the first metric, unsupervised or of the last approach of a cell."""
+    approach = "unsupervised" if "unsupervised" in cell.approaches else cell.approaches[-1]
+    return make_row("", cell.model_dump(), approach, cell.metrics[0], records)

@@ -156,13 +156,12 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
 def _beside_factors(z: Any, h: Any, *, one_by_one: bool) -> dict[str, Any]:
     """Return correlations and a sample of factors and codes, aligned as the first metric does."""
     factors, codes = align_codes(z, h, one_by_one=one_by_one)
-    pairs = (("true", factors), ("recovered", codes))
     return {
         "alignment": "assignment" if one_by_one else "linear",
         "correlation": np.round(correlation_matrix(factors, codes), 4).tolist(),
         "scatter": {
-            name: np.round(values[:SCATTER_POINTS].astype(np.float64), 4).tolist()
-            for name, values in pairs
+            name: np.round(values[:SCATTER_POINTS], 4).tolist()
+            for name, values in (("true", factors), ("recovered", codes))
         },
     }
 
@@ -175,13 +174,9 @@ def _scores(z: Any, h: Any, cell: Cell) -> dict[str, Any]:
         scores["block_mcc"] = block_mcc(z, h, cell.blocks)
         for k, block in enumerate(cell.blocks):
             scores[f"linear_r2_block{k + 1}"] = float(r2s[block].mean())
-    scores["linear_r2_per_factor"] = _rounded(r2s)
-    scores["mcc_per_factor"] = _rounded(mccs)
+    scores["linear_r2_per_factor"] = np.round(r2s, 5).tolist()
+    scores["mcc_per_factor"] = np.round(mccs, 5).tolist()
     return scores
-
-
-def _rounded(values: Any) -> list[float]:
-    return [float(value) for value in np.round(np.asarray(values, dtype=np.float64), 5)]
 
 
 def _command(run: Run) -> str:

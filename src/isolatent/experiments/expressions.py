@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,33 +12,20 @@ import isolatent.datasets  # noqa: F401  # defines SpriteMixing, which declared_
 from isolatent.checks import check_integer, check_real
 from isolatent.worlds.declaration import declared_classes, from_dict, to_dict
 
-__all__ = ["UnknownClassError", "parse_declaration"]
+__all__ = ["parse_declaration"]
 
 NESTED = {"Product": "spaces", "Independent": "parts"}  # classes whose arguments are declarations
 MAX_LIST_LENGTH = 10_000
 
 
-class UnknownClassError(ValueError):
-    """There is no space, distribution or mixing of this name.
-
-    Args:
-        kind: The name that was given.
-        allowed: The names that exist.
-    """
-
-    def __init__(self, kind: str, allowed: Iterable[str]) -> None:
-        self.kind = kind
-        names = ", ".join(map(repr, sorted(allowed)))
-        super().__init__(f"kind must be one of {names}, got {kind!r}")
-
-
-def parse_declaration(written: str | dict[str, Any]) -> dict[str, Any]:
+def parse_declaration(written: str | dict[str, Any], base: type[Any] = object) -> dict[str, Any]:
     """Return the plain data of a space, distribution or mixing, with all its defaults.
 
     Args:
         written: A call, such as ``"Box(10)"``, whose arguments are numbers, strings, lists, sums
             and multiples of lists, or ``linspace(first, last, count)``; or a dictionary as
             ``World.to_dict`` returns it.
+        base: The base class whose subclasses are allowed names in the error for an unknown name.
 
     Example:
         >>> parse_declaration("Box(2)")
@@ -47,35 +33,35 @@ def parse_declaration(written: str | dict[str, Any]) -> dict[str, Any]:
         >>> parse_declaration("AnisotropicNormal([5.0] * 2 + linspace(1, 3, 2))")["weights"]
         [5.0, 5.0, 1.0, 3.0]
     """
-    spec = _parse_text(written) if isinstance(written, str) else written
-    if isinstance(kind := spec.get("kind"), str):
-        _find_class(kind)
+    if isinstance(written, str):
+        try:
+            spec = _parse_call(ast.parse(written.strip(), mode="eval").body, base)
+        except (SyntaxError, RecursionError, MemoryError) as error:  # the last two if nested deeply
+            raise ValueError(f"{written!r} is not a declaration such as 'Box(10)'") from error
+    else:
+        spec = written
+        if isinstance(kind := spec.get("kind"), str):
+            _find_class(kind, base)
     return to_dict(from_dict(spec))
 
 
-def _find_class(kind: str) -> type[Any]:
+def _find_class(kind: str, base: type[Any]) -> type[Any]:
     known = declared_classes()
     if kind not in known:
-        raise UnknownClassError(kind, known)
+        allowed = ", ".join(repr(name) for name in sorted(known) if issubclass(known[name], base))
+        raise ValueError(f"kind must be one of {allowed}, got {kind!r}")
     return known[kind]
 
 
-def _parse_text(text: str) -> dict[str, Any]:
-    try:
-        return _parse_call(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, RecursionError, MemoryError) as error:  # the last two if nested deeply
-        raise ValueError(f"{text!r} is not a declaration such as 'Box(10)'") from error
-
-
-def _parse_call(node: ast.expr) -> dict[str, Any]:
+def _parse_call(node: ast.expr, base: type[Any]) -> dict[str, Any]:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
         raise ValueError(f"{ast.unparse(node)!r} is not a declaration such as 'Box(10)'")
     kind = node.func.id
-    declared = _find_class(kind)
+    declared = _find_class(kind, base)
     if kind in NESTED:
         if node.keywords:
             raise ValueError(f"{kind} takes declarations only, got {ast.unparse(node)!r}")
-        return {"kind": kind, NESTED[kind]: [_parse_call(argument) for argument in node.args]}
+        return {"kind": kind, NESTED[kind]: [_parse_call(argument, base) for argument in node.args]}
     values = [_parse_value(argument) for argument in node.args]
     named = {keyword.arg: _parse_value(keyword.value) for keyword in node.keywords}
     signature = inspect.signature(declared)

@@ -14,13 +14,13 @@ from isolatent.contrast import AlignUniform
 from isolatent.datasets import (
     FactorWorld,
     LaplaceTransitions,
-    RecordedTransitions,
     Sprites,
     UniformFactorChange,
     load_dsprites,
     read_transitions,
     synthetic_transitions,
 )
+from isolatent.evaluation.disentanglement.suite import METRICS
 from isolatent.experiments.cells import CellFields, Spec, one_of
 from isolatent.files import digest_file
 from isolatent.pairs import FactorPairs
@@ -36,10 +36,7 @@ VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlva
 CELL_ENCODERS = ("conv", "pooled")
 METHODS = (*CONTRASTIVE, *VAES)
 VAE_PARAMETERS = ("max_steps", "batch_size", "learning_rate")
-IMAGE_METRICS = (
-    *("beta_vae", "factor_vae", "mig", "disentanglement", "completeness", "informativeness"),
-    *("modularity", "explicitness", "sap", "mcc"),
-)
+IMAGE_METRICS = tuple(METRICS)
 
 
 class ImageWorldSpec(Spec):
@@ -92,22 +89,21 @@ class ImageWorldSpec(Spec):
     def build(self) -> FactorPairs:
         """Return the source of pairs; its attribute ``world`` holds the images."""
         world: FactorWorld = Sprites() if self.images == "sprites" else load_dsprites()
-        recorded = None
-        if self.transitions is not None:
-            recorded = read_transitions(os.path.expanduser(self.transitions))
-        return self._pairs(world, recorded)
-
-    def beliefs(self) -> Beliefs:
-        """Return what is known of the world without reading any file."""
-        return Beliefs.of(self._pairs(Sprites(), None))
-
-    def _pairs(self, world: FactorWorld, recorded: RecordedTransitions | None) -> FactorPairs:
         if self.pairs == "uni":
             return FactorPairs(world, UniformFactorChange())
         if self.pairs == "lap":
             return FactorPairs(world, LaplaceTransitions(1.0 if self.rate is None else self.rate))
-        transitions = synthetic_transitions() if recorded is None else recorded
+        if self.transitions is None:
+            transitions = synthetic_transitions()
+        else:
+            transitions = read_transitions(os.path.expanduser(self.transitions))
         return FactorPairs(world, transitions, continuous=self.continuous)
+
+    def beliefs(self) -> Beliefs:
+        """Return what is known of the world without reading any file."""
+        return Beliefs.of(
+            self.model_copy(update={"images": "sprites", "transitions": None}).build()
+        )
 
 
 class ImageModelSpec(Spec):

@@ -64,7 +64,8 @@ def latent_traversal(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any
         weights = 1 / np.repeat(scale[None], codes.shape[1], 0)
         np.fill_diagonal(weights, MOVED_WEIGHT / scale)
         chosen = [
-            _nearest(codes, point, weights[row // COLUMNS]) for row, point in enumerate(wanted)
+            np.square((codes - point) * weights[row // COLUMNS]).sum(1).argmin()
+            for row, point in enumerate(wanted)
         ]
         kind, images = "nearest", pairs.observe(y[chosen]).numpy()
     tiles = images.reshape(codes.shape[1], COLUMNS, *images.shape[1:])
@@ -96,10 +97,6 @@ def sample_test_factors(pairs: FactorPairs, count: int, generator: Generator) ->
     transitions: Any = pairs.transitions  # RecordedTransitions, as FactorPairs has checked
     values: Tensor = transitions.sample_values(pairs.world, count, generator)[0]
     return values
-
-
-def _nearest(codes: Array, point: Array, weights: Array) -> int:
-    return int(np.square((codes - point) * weights).sum(1).argmin())
 
 
 def _concatenate(tiles: Array) -> Array:

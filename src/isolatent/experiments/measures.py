@@ -118,20 +118,12 @@ def scales(
 
 
 def _true_weights(cell: Cell) -> Any:
-    """Return Λ of each conditional minus Λ of the negatives; None if a conditional has no Λ."""
-    ways = [_weights(way, cell.world.n) for way in cell.world.conditional]
-    if None in ways:
+    """Return Λ of each conditional minus Λ of the negatives; None if one of them has no Λ."""
+    ways, negatives = cell.world.conditional, cell.world.negatives
+    parts = ways if negatives is None else [*ways, negatives]
+    if any(part["kind"] != "AnisotropicNormal" for part in parts):
         return None
-    if cell.world.negatives is not None:
-        less = _weights(cell.world.negatives, cell.world.n)
-        if less is None:
-            return None
-        ways = [[a - b for a, b in zip(way or [], less, strict=True)] for way in ways]
-    return ways if len(ways) > 1 else ways[0]
-
-
-def _weights(way: dict[str, Any], n: int) -> list[float] | None:
-    if way["kind"] != "AnisotropicNormal":
-        return None
-    weights = way["weights"]
-    return list(weights) if isinstance(weights, list) else [float(weights)] * n
+    weights = np.stack([np.broadcast_to(part["weights"], cell.world.n) for part in parts])
+    if negatives is not None:
+        weights = weights[:-1] - weights[-1]
+    return (weights if len(ways) > 1 else weights[0]).astype(np.float64).tolist()

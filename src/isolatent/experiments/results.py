@@ -21,6 +21,7 @@ __all__ = [
     "as_markdown",
     "centre_and_spread",
     "export",
+    "make_row",
     "ours_heading",
     "ours_text",
     "rows_of",
@@ -99,7 +100,7 @@ def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
         (90.0, 'worse')
     """
     return [
-        _row(str(experiment["name"]), cell, approach, metric, own)
+        make_row(str(experiment["name"]), cell, approach, metric, own)
         for cell in experiment["cells"]
         for own in [[record for record in records if record["cell"] == cell["name"]]]
         for approach in cell.get("approaches", ["unsupervised"])
@@ -107,13 +108,14 @@ def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
     ]
 
 
-def _row(
+def make_row(
     experiment: str,
     cell: Mapping[str, Any],
     approach: str,
     metric: str,
     records: Sequence[Mapping[str, Any]],
 ) -> Row:
+    """Return the row of one metric of a cell from the cell's records."""
     scores = [((record.get("scores") or {}).get(approach) or {}).get(metric) for record in records]
     values = [100 * float(score) for score in scores if score is not None]
     paper = cell.get("published", {}).get(approach, {}).get(metric, {})

@@ -85,15 +85,13 @@ def reproduce(
     # All arguments are checked by now: an invalid one leaves no file behind.
     deadline = None if budget is None else time.monotonic() + 60 * budget
     store.write_experiment(experiment)
-    # Cells that differ in unhashed fields only share a hash.
-    stored = {(r["cell"], r["seed"], r.get("hash")): r for r in store.records(experiment.name)}
     runs = experiment.runs(seeds)
     waiting = []
     for run in runs:
-        if store.has(run):
-            callback(Event("skipped", run, stored.get((run.cell.name, run.seed, run.hash))))
-        else:
+        if (record := store.finished(run)) is None:
             waiting.append(run)
+        else:
+            callback(Event("skipped", run, record))
     counts = {"skipped": len(runs) - len(waiting), "done": 0, "diverged": 0, "failed": 0}
     started = 0
 

@@ -28,10 +28,10 @@ class Store:
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         self.directory = Path(directory)
 
-    def has(self, run: Run) -> bool:
-        """Return whether a run with the same hash, which includes the version, is finished."""
+    def finished(self, run: Run) -> dict[str, Any] | None:
+        """Return the record of a finished run with the same hash, which includes the version."""
         record = _read(self.directory / run.file)
-        return record is not None and record.get("status") in FINISHED
+        return record if record is not None and record.get("status") in FINISHED else None
 
     def write(self, run: Run, record: dict[str, Any]) -> None:
         """Write the record of a run."""

@@ -20,8 +20,7 @@ from isolatent.evaluation.disentanglement.betavae_factorvae import (
     factor_vae_statistic,
     least_varying_codes,
     mean_differences,
-    sample_pair_batches,
-    sample_point_batches,
+    sample_examples,
 )
 from isolatent.evaluation.disentanglement.samples import as_sample
 
@@ -52,10 +51,10 @@ def test_drawn_points_share_the_factor_and_no_point_is_paired_with_itself():
     rng = np.random.default_rng(0)
     y = rng.integers(5, size=(200, 3))
     points = StoredPoints(as_sample(y, rng.normal(size=(200, 2))), 0)
-    pairs = sample_pair_batches(points, 50, 16)
-    groups = sample_point_batches(points, 50, 16)
+    pairs = sample_examples(points, 50, 16, pairs=True)
+    groups = sample_examples(points, 50, 16, pairs=False)
     assert set(pairs.factor) == set(groups.factor) == {0, 1, 2}
-    for k, a, b in zip(pairs.factor, pairs.first, pairs.second, strict=True):
+    for k, a, b in zip(pairs.factor, *pairs.points, strict=True):
         assert (y[a, k] == y[b, k]).all()
         assert (a != b).all()
     for k, members in zip(groups.factor, groups.points, strict=True):
@@ -65,7 +64,7 @@ def test_drawn_points_share_the_factor_and_no_point_is_paired_with_itself():
 def test_partners_are_drawn_uniformly_from_the_others():
     y = np.array([0, 0, 0, 0, 1, 1, 2])
     points = StoredPoints(as_sample(y, np.arange(7.0)), 0)
-    first, second = points.sample_pairs(0, 60_000)
+    first, second = points.sample_pairs(0, 600, 100)
     table = np.zeros((7, 7))
     np.add.at(table, (first, second), 1)
     assert table[6].sum() == table[:, 6].sum() == 0  # a value that occurs once
@@ -81,15 +80,15 @@ def test_votes_and_differences_are_those_of_naive_loops():
     sample = as_sample(y, c)
     points = StoredPoints(sample, 0)
     pairs, groups, scored = (
-        sample_pair_batches(points, 20, 8),
-        sample_point_batches(points, 60, 8),
-        sample_point_batches(points, 40, 8),
+        sample_examples(points, 20, 8, pairs=True),
+        sample_examples(points, 60, 8, pairs=False),
+        sample_examples(points, 40, 8, pairs=False),
     )
     expected = [
         np.mean([abs(c[i] - c[j]) for i, j in zip(a, b, strict=True)], axis=0)
-        for a, b in zip(pairs.first, pairs.second, strict=True)
+        for a, b in zip(*pairs.points, strict=True)
     ]
-    np.testing.assert_allclose(mean_differences(points, pairs), expected, atol=1e-12)
+    np.testing.assert_allclose(mean_differences(points, pairs.points), expected, atol=1e-12)
 
     def naive_vote(members):
         best, winner = np.inf, None
@@ -111,7 +110,8 @@ def test_votes_and_differences_are_those_of_naive_loops():
         np.mean(hits)
     )
     live = np.array([0, 1, 3])
-    chosen = live[least_varying_codes(points, groups, np.ones(4), c.var(axis=0, ddof=1), live)]
+    variance = c.var(axis=0, ddof=1)
+    chosen = live[least_varying_codes(points, groups.points, np.ones(4), variance, live)]
     assert chosen.tolist() == [naive_vote(members) for members in groups.points]
 
 

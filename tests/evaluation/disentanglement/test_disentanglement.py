@@ -12,8 +12,7 @@ from isolatent.evaluation.disentanglement.betavae_factorvae import (
     StoredPoints,
     beta_vae_statistic,
     factor_vae_statistic,
-    sample_pair_batches,
-    sample_point_batches,
+    sample_examples,
 )
 from isolatent.evaluation.disentanglement.dci import dci_statistics
 from isolatent.evaluation.disentanglement.explicitness import explicitness_statistic
@@ -82,8 +81,8 @@ def statistics():
     points = as_split(*rounded_classes(), None, 0)
     info = mutual_information(points.train)
     stored = StoredPoints(points.train, 0)
-    pairs = [sample_pair_batches(stored, 60, 8) for _ in range(2)]
-    batches = [sample_point_batches(stored, 60, 8) for _ in range(2)]
+    pairs = [sample_examples(stored, 60, 8, pairs=True) for _ in range(2)]
+    batches = [sample_examples(stored, 60, 8, pairs=False) for _ in range(2)]
     return {
         "beta_vae": beta_vae_statistic(stored, *pairs),
         "factor_vae": factor_vae_statistic(stored, points.train.codes, *batches, threshold=0.05),

@@ -35,7 +35,7 @@ def test_only_points_that_are_used_are_encoded(limit, monkeypatch):
 def test_drawn_points_share_the_factor_and_nothing_else():
     world = GridOfFactors(3, 4, 50)
     grid = EncodedGrid(lambda x: x, world, 0)
-    first, second = map(grid.factors_at, grid.sample_pairs(1, 4000))
+    first, second = map(grid.factors_at, grid.sample_pairs(1, 40, 100).reshape(2, -1))
     assert (first[:, 1] == second[:, 1]).all()
     assert np.mean(first[:, 2] == second[:, 2]) == pytest.approx(1 / 50, abs=0.01)
     members = grid.factors_at(grid.sample_batches(2, 30, 8).ravel()).reshape(30, 8, 3)

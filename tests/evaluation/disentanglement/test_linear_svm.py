@@ -35,8 +35,7 @@ def test_machines_are_those_of_scikit_learn_run_to_convergence(seed, classes, sc
     x = scale * (rng.normal() * y + rng.normal(size=len(y)) + rng.normal())
     k = int(y.max()) + 1
     order = np.argsort(x, kind="stable")
-    ours = np.empty((1 if k == 2 else k, 2))
-    fit_linear_svms(x[order], y[order], k, 0.01, ours)
+    ours = fit_linear_svms(x[order], y[order], k, 0.01)
     theirs = LinearSVC(C=0.01, class_weight="balanced", tol=1e-12, max_iter=100_000).fit(
         x[:, None], y
     )

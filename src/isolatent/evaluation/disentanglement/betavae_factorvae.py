@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from isolatent.checks import check_integer, check_real
 from isolatent.evaluation.columns import Array, Indices, binary_exponents
+from isolatent.evaluation.disentanglement.grid import EncodedGrid
 from isolatent.evaluation.disentanglement.samples import Sample, as_sample
-from isolatent.evaluation.intervals import Statistic
+from isolatent.evaluation.intervals import Statistic, mean_statistic
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
 
@@ -20,11 +20,12 @@ __all__ = [
     "beta_vae_statistic",
     "factor_vae_score",
     "factor_vae_statistic",
-    "sample_pair_batches",
-    "sample_point_batches",
+    "sample_examples",
 ]
 
 BATCHES_AT_A_TIME = 1000  # batches whose codes are gathered at a time
+
+Points: TypeAlias = "StoredPoints | EncodedGrid"
 
 
 def beta_vae_score(
@@ -76,7 +77,7 @@ def beta_vae_score(
     _check_counts(batch_size, n_train, n_test, random_state)
     check_guarantee("beta_vae", guarantee)
     points = StoredPoints(as_sample(factors, codes), random_state)
-    train, test = (sample_pair_batches(points, n, batch_size) for n in (n_train, n_test))
+    train, test = (sample_examples(points, n, batch_size, pairs=True) for n in (n_train, n_test))
     return beta_vae_statistic(points, train, test).value
 
 
@@ -134,7 +135,7 @@ def factor_vae_score(
     check_guarantee("factor_vae", guarantee)
     sample = as_sample(factors, codes)
     points = StoredPoints(sample, random_state)
-    train, test = (sample_point_batches(points, n, batch_size) for n in (n_train, n_test))
+    train, test = (sample_examples(points, n, batch_size, pairs=False) for n in (n_train, n_test))
     return factor_vae_statistic(points, sample.codes, train, test, threshold=threshold).value
 
 
@@ -144,60 +145,25 @@ def _check_counts(batch_size: int, n_train: int, n_test: int, random_state: int)
     check_integer("random_state", random_state, at_least=0)
 
 
-class Points(Protocol):
-    """Points with factors and codes, referred to by their index."""
+class Examples(NamedTuple):
+    """For each of P examples a factor (P,), and points (P, B) with one value of it.
 
-    @property
-    def n_factors(self) -> int:
-        """Number of factors."""
-
-    def sample_factor_indices(self, count: int) -> Indices:
-        """Draw ``count`` factors uniformly, each by its index."""
-
-    def sample_pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
-        """Draw pairs of points with one value of a factor, independent otherwise."""
-
-    def sample_batches(self, factor: int, count: int, batch_size: int) -> Indices:
-        """Draw batches of points, (count, batch_size), each with one value of a factor."""
-
-    def codes_at(self, index: Indices) -> Array:
-        """Return the codes of points: the shape of ``index``, followed by the axis of codes."""
-
-
-class PairBatches(NamedTuple):
-    """For each of P examples a factor (P,), and a batch of pairs (P, B) that share its value."""
-
-    factor: Indices
-    first: Indices
-    second: Indices
-
-
-class PointBatches(NamedTuple):
-    """For each of P examples a factor (P,), and a batch of points (P, B) with one value of it."""
+    For the BetaVAE score the points are (2, P, B): the first and the second points of pairs.
+    """
 
     factor: Indices
     points: Indices
 
 
-def sample_pair_batches(points: Points, count: int, batch_size: int) -> PairBatches:
-    """Draw ``count`` examples for the BetaVAE score."""
+def sample_examples(points: Points, count: int, batch_size: int, *, pairs: bool) -> Examples:
+    """Draw ``count`` examples: pairs for the BetaVAE score, or points for the FactorVAE score."""
     factor = points.sample_factor_indices(count)
-    first, second = np.empty((2, count, batch_size), dtype=np.intp)
+    draw = points.sample_pairs if pairs else points.sample_batches
+    members = np.empty((2 if pairs else 1, count, batch_size), dtype=np.intp)
     for f in range(points.n_factors):
         rows = np.flatnonzero(factor == f)
-        left, right = points.sample_pairs(f, len(rows) * batch_size)
-        first[rows], second[rows] = left.reshape(-1, batch_size), right.reshape(-1, batch_size)
-    return PairBatches(factor, first, second)
-
-
-def sample_point_batches(points: Points, count: int, batch_size: int) -> PointBatches:
-    """Draw ``count`` examples for the FactorVAE score."""
-    factor = points.sample_factor_indices(count)
-    members = np.empty((count, batch_size), dtype=np.intp)
-    for f in range(points.n_factors):
-        rows = np.flatnonzero(factor == f)
-        members[rows] = points.sample_batches(f, len(rows), batch_size)
-    return PointBatches(factor, members)
+        members[:, rows] = draw(f, len(rows), batch_size)
+    return Examples(factor, members if pairs else members[0])
 
 
 class StoredPoints:
@@ -225,13 +191,13 @@ class StoredPoints:
     def sample_factor_indices(self, count: int) -> Indices:
         return self._rng.integers(self.n_factors, size=count)
 
-    def sample_pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
+    def sample_pairs(self, factor: int, count: int, batch_size: int) -> Indices:
         rows = self._by_value[factor]
-        place = self._rng.choice(rows.repeated, size=count)
+        place = self._rng.choice(rows.repeated, size=(count, batch_size))
         start, size = rows.start[place], rows.size[place]
         other = start + self._rng.integers(size - 1)
         other += other >= place  # skip the point itself
-        return rows.order[place], rows.order[other]
+        return rows.order[np.stack([place, other])]
 
     def sample_batches(self, factor: int, count: int, batch_size: int) -> Indices:
         rows = self._by_value[factor]
@@ -262,31 +228,29 @@ class _RowsByValue:
         self.repeated = np.flatnonzero(self.size > 1)
 
 
-def beta_vae_statistic(points: Points, train: PairBatches, test: PairBatches) -> Statistic:
+def beta_vae_statistic(points: Points, train: Examples, test: Examples) -> Statistic:
     """Return the accuracy as a function of the weights of the test examples."""
     from sklearn.linear_model import LogisticRegression
 
-    features = mean_differences(points, train)
     if len(np.unique(train.factor)) == 1:
         predicted = np.full(len(test.factor), train.factor[0])
     else:
-        model = LogisticRegression(max_iter=1000).fit(features, train.factor)
-        predicted = model.predict(mean_differences(points, test))
-    return _accuracy(predicted == test.factor)
+        model = LogisticRegression(max_iter=1000)
+        model.fit(mean_differences(points, train.points), train.factor)
+        predicted = model.predict(mean_differences(points, test.points))
+    return mean_statistic(predicted == test.factor)
 
 
-def mean_differences(points: Points, batches: PairBatches) -> Array:
-    """Return the mean absolute difference of each code within each batch of pairs, (P, C)."""
+def mean_differences(points: Points, pairs: Indices) -> Array:
+    """Return the mean absolute difference (P, C) of the codes of pairs (2, P, B) in each batch."""
+    parts = np.array_split(pairs, -(-pairs.shape[1] // BATCHES_AT_A_TIME), axis=1)
     return np.concatenate(
-        [
-            np.abs(points.codes_at(a) - points.codes_at(b)).mean(axis=1)
-            for a, b in zip(_chunks(batches.first), _chunks(batches.second), strict=True)
-        ]
+        [np.abs(points.codes_at(a) - points.codes_at(b)).mean(axis=1) for a, b in parts]
     )
 
 
 def factor_vae_statistic(
-    points: Points, codes: Array, train: PointBatches, test: PointBatches, *, threshold: float
+    points: Points, codes: Array, train: Examples, test: Examples, *, threshold: float
 ) -> Statistic:
     """Return the accuracy as a function of the weights of the test examples.
 
@@ -297,41 +261,22 @@ def factor_vae_statistic(
     variance = (codes * scale).var(axis=0, ddof=1)
     live = np.flatnonzero(np.sqrt(variance) >= max(threshold, 1e-12) * scale)
     if not len(live):
-        return _accuracy(np.zeros(len(test.factor), dtype=bool))
+        return mean_statistic(np.zeros(len(test.factor)))
     votes = np.zeros((len(live), points.n_factors), dtype=np.int64)
     train_codes, test_codes = (
-        least_varying_codes(points, batches, scale, variance, live) for batches in (train, test)
+        least_varying_codes(points, part.points, scale, variance, live) for part in (train, test)
     )
     np.add.at(votes, (train_codes, train.factor), 1)
-    predicted = votes.argmax(axis=1)[test_codes]
-    return _accuracy(predicted == test.factor)
+    return mean_statistic(votes.argmax(axis=1)[test_codes] == test.factor)
 
 
 def least_varying_codes(
-    points: Points, batches: PointBatches, scale: Array, variance: Array, live: Indices
+    points: Points, batches: Indices, scale: Array, variance: Array, live: Indices
 ) -> Indices:
     """Return for each batch the code with the smallest variance ratio, as a position in ``live``.
 
     Codes are multiplied by ``scale`` first; ``variance`` is the variance of scaled codes.
     """
-    local = np.concatenate(
-        [
-            (points.codes_at(members) * scale).var(axis=1, ddof=1)
-            for members in _chunks(batches.points)
-        ]
-    )
+    parts = np.array_split(batches, -(-len(batches) // BATCHES_AT_A_TIME))
+    local = np.concatenate([(points.codes_at(part) * scale).var(axis=1, ddof=1) for part in parts])
     return np.asarray((local[:, live] / variance[live]).argmin(axis=1))
-
-
-def _accuracy(hits: npt.NDArray[np.bool_]) -> Statistic:
-    """Return the share of hits as a function of their weights."""
-    correct = hits.astype(np.float64)
-    return Statistic(float(correct.mean()), len(correct), lambda n: float(n @ correct / n.sum()))
-
-
-def _chunks(index: Indices) -> list[Indices]:
-    """Return the rows in parts, to bound the memory of their codes."""
-    return [
-        index[start : start + BATCHES_AT_A_TIME]
-        for start in range(0, len(index), BATCHES_AT_A_TIME)
-    ]

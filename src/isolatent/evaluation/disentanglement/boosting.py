@@ -57,12 +57,6 @@ def _rescale(points: Split) -> Split:
     )
 
 
-def _present(classes: Classes) -> tuple[Classes, Classes]:
-    """Return the classes that occur, and the index of each point's class among them."""
-    values, labels = np.unique(classes, return_inverse=True)
-    return values, labels
-
-
 def _constant(points: Split, value: int) -> FittedBooster:
     """Return the classifier of a factor with one value among the training points."""
     zeros = np.zeros(points.train.codes.T.shape)
@@ -78,7 +72,7 @@ def _boost_presorted(points: Split, random_state: int, threads: int) -> list[Fit
     fitted = []
     with ThreadPoolExecutor(max(1, threads - 1)) as pool:
         for classes in points.train.classes.T:
-            values, labels = _present(classes)
+            values, labels = np.unique(classes, return_inverse=True)
             if len(values) == 1:
                 fitted.append(_constant(points, int(values[0])))
                 continue
@@ -126,20 +120,17 @@ def _most_probable(raw: Array) -> Classes:
 
 
 def _boost_sklearn(points: Split, random_state: int, threads: int) -> list[FittedBooster]:
-    """Fit scikit-learn's booster, starting with the factors of most classes to balance threads."""
     from joblib import Parallel, delayed
 
-    order = np.argsort([-size for size in points.train.sizes], kind="stable")
-    fits = Parallel(n_jobs=threads, prefer="threads")(
-        delayed(_fit_sklearn)(points, int(f), random_state) for f in order
-    )
-    return [fits[place] for place in np.argsort(order)]
+    factors = range(points.train.classes.shape[1])
+    tasks = (delayed(_fit_sklearn)(points, f, random_state) for f in factors)
+    return list(Parallel(n_jobs=threads, prefer="threads")(tasks))
 
 
 def _fit_sklearn(points: Split, factor: int, random_state: int) -> FittedBooster:
     from sklearn.ensemble import GradientBoostingClassifier
 
-    values, labels = _present(points.train.classes[:, factor])
+    values, labels = np.unique(points.train.classes[:, factor], return_inverse=True)
     if len(values) == 1:
         return _constant(points, int(values[0]))
     model = GradientBoostingClassifier(random_state=random_state).fit(points.train.codes, labels)

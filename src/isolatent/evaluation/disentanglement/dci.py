@@ -13,7 +13,7 @@ from isolatent.checks import check_one_of
 from isolatent.evaluation.columns import Array
 from isolatent.evaluation.disentanglement.boosting import BOOSTERS, boost
 from isolatent.evaluation.disentanglement.samples import Split, as_split
-from isolatent.evaluation.intervals import Statistic
+from isolatent.evaluation.intervals import Statistic, mean_statistic
 from isolatent.parallel import max_threads
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
@@ -122,9 +122,7 @@ def dci_statistics(
         name: Statistic(score(importance), len(points.train), partial(weighted, score))
         for name, score in (("disentanglement", disentanglement), ("completeness", completeness))
     }
-    statistics["informativeness"] = Statistic(
-        float(hits.mean()), len(points.test), lambda n: float((hits @ n).mean() / n.sum())
-    )
+    statistics["informativeness"] = mean_statistic(hits)
     values = {name: statistic.value for name, statistic in statistics.items()}
     return DCI(**values, importance=importance, booster=booster), statistics
 

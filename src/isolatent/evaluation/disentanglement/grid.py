@@ -134,11 +134,13 @@ class EncodedGrid:
         """Draw points from the world."""
         return self._index_of(self.world.sample_factors(count, self._generator))
 
-    def sample_pairs(self, factor: int, count: int) -> tuple[Indices, Indices]:
-        """Draw pairs of points with one value of a factor, independent otherwise."""
-        first, second = (self.world.sample_factors(count, self._generator) for _ in range(2))
+    def sample_pairs(self, factor: int, count: int, batch_size: int) -> Indices:
+        """Draw batches of pairs, (2, count, batch_size), that share one value of a factor."""
+        n = count * batch_size
+        first, second = (self.world.sample_factors(n, self._generator) for _ in range(2))
         second[:, factor] = first[:, factor]
-        return self._index_of(first), self._index_of(second)
+        drawn = np.stack([self._index_of(first), self._index_of(second)])
+        return drawn.reshape(2, count, batch_size)
 
     def sample_batches(self, factor: int, count: int, batch_size: int) -> Indices:
         """Draw batches of points, (count, batch_size), each with one value of a factor."""
@@ -234,7 +236,7 @@ class EncodedGrid:
 
 def _as_function(encoder: Any) -> tuple[nn.Module | None, Callable[[Tensor], Array]]:
     """Return the encoder's module if it has known layers, and a function from x to codes (N, C)."""
-    from torch import Tensor, nn
+    from torch import nn
 
     from isolatent.inference import has_known_layers
 
@@ -258,14 +260,11 @@ def _as_function(encoder: Any) -> tuple[nn.Module | None, Callable[[Tensor], Arr
 
     def checked(x: Tensor) -> Array:
         codes = encode(x)
-        codes = codes.detach().cpu().double().numpy() if isinstance(codes, Tensor) else codes
         if isinstance(codes, tuple) or not hasattr(codes, "__len__"):
             raise TypeError(f"model must return codes (N, C), got a {type(codes).__name__}")
         if len(codes) != len(x):
             raise ValueError(f"model must return one code per point ({len(x)}), got {len(codes)}")
-        if len(x) == 1:  # `as_columns` requires two rows
-            return as_columns("codes", np.repeat(np.asarray(codes), 2, axis=0))[:1]
-        return as_columns("codes", codes)
+        return as_columns("codes", codes, min_rows=1)
 
     # User-defined modules may not be thread-safe.
     return (module if module is not None and has_known_layers(module) else None), checked

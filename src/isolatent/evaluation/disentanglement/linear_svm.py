@@ -102,15 +102,15 @@ def _minimise(own, own_sums, rest, rest_sums, cost_own, cost_rest):
 
 
 @njit(cache=True, nogil=True)
-def fit_linear_svms(values, labels, n_classes, cost, coefficients):
-    """Fit a machine for each class against the rest; for two classes, one for the second.
+def fit_linear_svms(values, labels, n_classes, cost):
+    """Return weight and intercept (K, 2) of the machine of each class against the rest.
 
-    ``values`` are in ascending order and each of ``n_classes`` occurs in their ``labels``. A row of
-    ``coefficients`` receives weight and intercept of a machine. As in
-    `LinearSVC(class_weight="balanced")` a class with n of N points has the cost C N / (K n); for
-    three or more classes the rest has the cost C.
+    For two classes there is one machine, of the second. ``values`` are in ascending order and each
+    of ``n_classes`` occurs in their ``labels``. As in `LinearSVC(class_weight="balanced")` a class
+    with n of N points has the cost C N / (K n); for three or more classes the rest has the cost C.
     """
     rows = len(values)
+    coefficients = np.empty((1 if n_classes == 2 else n_classes, 2))
     count = np.zeros(n_classes, dtype=np.int64)
     for label in labels:
         count[label] += 1
@@ -131,3 +131,4 @@ def fit_linear_svms(values, labels, n_classes, cost, coefficients):
         cost_own = cost * rows / (n_classes * count[target])
         cost_rest = cost * rows / (n_classes * count[0]) if n_classes == 2 else cost
         coefficients[k] = _minimise(own, own_sums, rest, rest_sums, cost_own, cost_rest)
+    return coefficients

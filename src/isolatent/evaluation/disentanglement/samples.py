@@ -35,7 +35,7 @@ class Sample:
     def __len__(self) -> int:
         return len(self.codes)
 
-    def take(self, rows: npt.NDArray[Any]) -> Sample:
+    def take(self, rows: npt.NDArray[Any] | slice) -> Sample:
         """Return the points at the given rows."""
         return Sample(self.classes[rows], self.codes[rows], self.sizes)
 
@@ -109,5 +109,4 @@ def as_split(
             f"{len(y)} and {len(c)}, in test {len(y_test)} and {len(c_test)}"
         )
     both = as_sample(np.concatenate([y, y_test]), np.concatenate([c, c_test]), stacklevel=4)
-    rows = np.arange(len(both))
-    return Split(both.take(rows[: len(y)]), both.take(rows[len(y) :]))
+    return Split(both.take(slice(len(y))), both.take(slice(len(y), None)))

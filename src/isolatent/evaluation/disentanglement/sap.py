@@ -12,7 +12,7 @@ from isolatent.checks import check_one_of
 from isolatent.evaluation.columns import Array, as_factors_and_codes, standardise
 from isolatent.evaluation.disentanglement.mig import top_two
 from isolatent.evaluation.disentanglement.samples import Classes, Split, as_split
-from isolatent.evaluation.intervals import Statistic, weighted_correlations
+from isolatent.evaluation.intervals import Statistic, mean_statistic, weighted_correlations
 from isolatent.parallel import max_threads
 from isolatent.theory.guarantee import Guarantee
 from isolatent.theory.invariances import check_guarantee
@@ -128,9 +128,7 @@ def _fit_exact(values: Array, labels: Classes, n_classes: int) -> Array:
     """Return the exact weight and intercept of the machine of each class against the rest."""
     from isolatent.evaluation.disentanglement.linear_svm import fit_linear_svms
 
-    coefficients = np.empty((1 if n_classes == 2 else n_classes, 2))
-    fit_linear_svms(values, labels, n_classes, C, coefficients)
-    return coefficients
+    return np.asarray(fit_linear_svms(values, labels, n_classes, C))
 
 
 SOLVERS: dict[str, Callable[[Array, Classes, int], Array]] = {
@@ -144,10 +142,7 @@ def _gap(hits: npt.NDArray[np.bool_]) -> Statistic:
     codes = len(hits) - 1 if len(hits) > 2 else 2
     first, second = top_two(hits[:codes].mean(axis=2))
     factors = np.arange(hits.shape[1])
-    gaps = hits[first, factors].astype(np.float64) - hits[second, factors]
-    return Statistic(
-        float(gaps.mean()), hits.shape[2], lambda n: float((gaps @ n).mean() / n.sum())
-    )
+    return mean_statistic(hits[first, factors].astype(np.float64) - hits[second, factors])
 
 
 def _continuous_statistic(factors: Array, codes: Array) -> Statistic:

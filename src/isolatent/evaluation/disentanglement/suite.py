@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from isolatent.evaluation.columns import Indices
 from isolatent.evaluation.disentanglement.betavae_factorvae import (
     beta_vae_statistic,
     factor_vae_statistic,
-    sample_pair_batches,
-    sample_point_batches,
+    sample_examples,
 )
 from isolatent.evaluation.disentanglement.boosting import BOOSTERS
 from isolatent.evaluation.disentanglement.dci import dci_statistics
@@ -91,7 +90,7 @@ class Disentanglement:
     @property
     def scores(self) -> dict[str, Interval]:
         """The metrics by name."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name in METRICS}
+        return {name: getattr(self, name) for name in METRICS}
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -184,11 +183,12 @@ def evaluate_disentanglement(
     proven = getattr(model, "guarantee_", None) if guarantee is None else guarantee
     objections = tuple(_objections(proven))
     grid = EncodedGrid(model, world, random_state)
-    pairs = [sample_pair_batches(grid, n, batch_size) for n in (n_train, n_test)]
-    batches = [sample_point_batches(grid, n, batch_size) for n in (n_train, n_test)]
+    pairs, batches = (
+        [sample_examples(grid, n, batch_size, pairs=kind) for n in (n_train, n_test)]
+        for kind in (True, False)
+    )
     index = grid.sample_points(n_train + n_test)
-    drawn = [p.first for p in pairs] + [p.second for p in pairs] + [b.points for b in batches]
-    grid.encode(index, *drawn)
+    grid.encode(index, *(examples.points for examples in (*pairs, *batches)))
     points = _split(grid, index, n_train)
     info = mutual_information(points.train, n_bins)
     train = points.train
@@ -228,15 +228,14 @@ def evaluate_disentanglement(
 def _split(grid: EncodedGrid, index: Indices, n_train: int) -> Split:
     """Return the points to fit and the points to score, with the world's values as classes."""
     both = Sample(grid.factors_at(index), grid.codes_at(index), tuple(grid.world.sizes))
-    rows = np.arange(len(index))
-    train = both.take(rows[:n_train])
+    train = both.take(slice(n_train))
     constant = np.flatnonzero(train.classes.max(axis=0) == train.classes.min(axis=0))
     if len(constant):
         raise ValueError(
             f"n_train must be large enough for every factor to vary, got {n_train} points in "
             f"which {grid.world.names[constant[0]]!r} is constant"
         )
-    return Split(train, both.take(rows[n_train:]))
+    return Split(train, both.take(slice(n_train, None)))
 
 
 def _objections(guarantee: Guarantee | None) -> Iterator[str]:

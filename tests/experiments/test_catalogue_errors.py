@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from isolatent.experiments import read_experiment
+from isolatent.experiments import find_experiment
 from own_spec import GOOD
 
 
 def assert_rejected(path, *messages):
     with pytest.raises(ValueError) as caught:  # noqa: PT011
-        read_experiment(path)
+        find_experiment(path)
     assert str(caught.value).startswith(str(path))
     for words in messages:
         assert words in str(caught.value)
@@ -145,7 +145,7 @@ CELL = GRID[GRID.index("cell.") :]
 def test_a_mistake_in_a_grid_is_reported_with_file_and_key(tmp_path, old, new, message):
     path = tmp_path / "mine.toml"
     path.write_text(GRID)
-    assert [cell.name for cell in read_experiment(path).cells] == ["n2", "n3"]
+    assert [cell.name for cell in find_experiment(path).cells] == ["n2", "n3"]
     path.write_text(GRID.replace(old, new))
     assert_rejected(path, f"{path}: grids[0]{'' if message.startswith(':') else '.'}{message}")
 
@@ -258,7 +258,7 @@ def test_any_invalid_value_anywhere_is_reported_with_the_file(data):
         path = Path(folder) / "mine.toml"
         path.write_text("\n".join(f"{key} = {toml(value)}" for key, value in document.items()))
         try:
-            read_experiment(path)
+            find_experiment(path)
         except ValueError as error:
             assert toml(document) != toml(IN_FULL)  # though True == 1.0
             for line in str(error).splitlines():
