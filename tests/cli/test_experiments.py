@@ -224,4 +224,4 @@ def test_report_shows_latent_traversals(isolatent, tmp_path, monkeypatch):
     for k in (1, 2):
         assert page.count(f'alt="Traversal of code {k}') == 1
     assert page.count("data:image/png;base64,") == 2
-    assert "a β-VAE does not look at pairs" in page
+    assert "a β-VAE does not use pairs" in page
