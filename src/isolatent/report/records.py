@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from isolatent.experiments.store import Store
-from isolatent.report.page import Curve, CurvePoint, LatentTraversal, Matrix, Scatter
+from isolatent.report.page import Curve, LatentTraversal, Matrix
 
 __all__ = [
     "Record",
@@ -48,28 +48,21 @@ def read_results(directory: str | os.PathLike[str]) -> list[Results]:
 
 
 def read_curve(record: Record) -> Curve:
-    """Return the training curve of a run."""
+    """Return the training steps of a run."""
     steps = record.get("curve")
-    points = tuple(
-        CurvePoint(
-            int(step["number"]),
-            *(
-                read_number(step.get(name))
-                for name in ("loss", "held_out", "information", "scale", "quality")
-            ),
-        )
+    return tuple(
+        step
         for step in (steps if isinstance(steps, Sequence) else ())
         if isinstance(step, Mapping) and read_number(step.get("number")) is not None
     )
-    return Curve(f"seed {record.get('seed', '?')}", points)
 
 
-def read_scatter(value: Any) -> Scatter | None:
+def read_scatter(value: Any) -> tuple[Matrix, Matrix] | None:
     """Return true factors and aligned codes."""
     if not isinstance(value, Mapping):
         return None
     true, codes = _matrix(value.get("true")), _matrix(value.get("recovered"))
-    return Scatter(true, codes) if true and len(true) == len(codes) else None
+    return (true, codes) if true and len(true) == len(codes) else None
 
 
 def read_traversal(record: Record) -> LatentTraversal | None:

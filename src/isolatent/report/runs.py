@@ -135,7 +135,7 @@ def _section(
         facts=_facts(spec, records, compared, shown),
         scores=_scores(records, rows, _guaranteed_metric(shown)),
         intervals=tuple(_intervals(records, compared.approach)),
-        curves=tuple(c for record in records if (c := read_curve(record)).points),
+        curves=tuple(curve for record in records if (curve := read_curve(record))),
         quality=score_name(QUALITY_METRIC),
         correlations=read_absolute(shown.get("correlation")),
         scatter=read_scatter(shown.get("scatter")),
