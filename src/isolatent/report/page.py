@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import Field
 
 if TYPE_CHECKING:
     from isolatent.experiments import Row
@@ -105,7 +107,7 @@ class LatentTraversal:
     """
 
     kind: str
-    rows: tuple[str, ...]
+    rows: Annotated[tuple[str, ...], Field(min_length=1)]
     columns: int
     size: int
     spreads: tuple[float, ...] = ()

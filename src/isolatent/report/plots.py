@@ -153,7 +153,7 @@ def write_figure(
 
 
 def _score_label(rows: Sequence[Row]) -> str:
-    return " or ".join(f"{score_name(m)}" for m in dict.fromkeys(r.metric for r in rows)) + " [%]"
+    return " or ".join(dict.fromkeys(score_name(row.metric) for row in rows)) + " [%]"
 
 
 def _draw_rows(ax: Any, rows: list[Row]) -> None:

@@ -12,6 +12,8 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pydantic import TypeAdapter, ValidationError
+
 from isolatent.experiments.store import Store
 from isolatent.report.page import Curve, LatentTraversal, Matrix
 
@@ -29,6 +31,8 @@ __all__ = [
 
 Record: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]  # an experiment and its records
+
+TRAVERSAL = TypeAdapter(LatentTraversal)
 
 
 def read_results(directory: str | os.PathLike[str]) -> list[Results]:
@@ -67,19 +71,10 @@ def read_scatter(value: Any) -> tuple[Matrix, Matrix] | None:
 
 def read_traversal(record: Record) -> LatentTraversal | None:
     """Return the images along each code, which a record holds under ``"strips"``."""
-    value = record.get("strips")
-    if not isinstance(value, Mapping) or not isinstance(value.get("rows"), list | tuple):
+    try:
+        return TRAVERSAL.validate_python(record.get("strips"))
+    except ValidationError:
         return None
-    columns, size = (read_number(value.get(name)) for name in ("columns", "size"))
-    if not value["rows"] or columns is None or size is None:
-        return None
-    return LatentTraversal(
-        str(value.get("kind")),
-        tuple(map(str, value["rows"])),
-        int(columns),
-        int(size),
-        _flat(value.get("spreads") or []),
-    )
 
 
 def read_weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

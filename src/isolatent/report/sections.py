@@ -37,27 +37,22 @@ def render_section(section: Section, anchor: str, folded: bool) -> Markup:
         anchor: The id of the element, with which the ids inside begin.
         folded: Whether everything but heading, verdict and facts is hidden at first.
     """
-    parts = [
-        shown
-        for shown in (
-            scores_part(section),
-            intervals_part(section),
-            _training_part(section, anchor),
-            _factors_part(section, anchor),
-            _traversal_part(section, anchor),
-            _codes_part(section, anchor),
-            _weights_part(section, anchor),
-            _guarantee_part(section),
-            _command_part(section, anchor),
-        )
-        if shown is not None
-    ]
-    body: tuple[Markup, ...] = tuple(parts)
-    if folded and parts:
+    body: tuple[Markup | None, ...] = (
+        scores_part(section),
+        intervals_part(section),
+        _training_part(section, anchor),
+        _factors_part(section, anchor),
+        _traversal_part(section, anchor),
+        _codes_part(section, anchor),
+        _weights_part(section, anchor),
+        _guarantee_part(section),
+        _command_part(section, anchor),
+    )
+    if folded and any(body):
         summary = element(
             "summary", f"Curves, factors, guarantee and specification of {section.name}"
         )
-        body = (element("details", summary, *parts, class_="fold"),)
+        body = (element("details", summary, *body, class_="fold"),)
     return element(
         "section",
         element("h2", section.name, id=f"{anchor}-name"),
@@ -212,7 +207,7 @@ def _traversal_part(section: Section, anchor: str) -> Markup | None:
     )
     if section.correlations and section.factors:
         caption += " The label names the factor with the largest correlation."
-    if any(map(_is_inactive, traversal.spreads)):
+    if min(traversal.spreads, default=1.0) < DEAD:
         caption += (
             f" A code is inactive if its standard deviation is below {100 * DEAD:g} % of the "
             "largest; its correlations carry little information."
@@ -221,14 +216,10 @@ def _traversal_part(section: Section, anchor: str) -> Markup | None:
     return part("Latent traversals", shown)
 
 
-def _is_inactive(spread: float) -> bool:
-    return spread < DEAD
-
-
 def _code_label(section: Section, code: int) -> str:
     """Say that a code is inactive, or name the factor with which it correlates most."""
     spreads = section.traversal.spreads if section.traversal is not None else ()
-    if code < len(spreads) and _is_inactive(spreads[code]):
+    if code < len(spreads) and spreads[code] < DEAD:
         return f": inactive, {spreads[code]:.2g} of the largest standard deviation"
     column = [row[code] for row in section.correlations if code < len(row)]
     if not column or len(section.factors) != len(column):
@@ -281,17 +272,14 @@ def _guarantee_part(section: Section) -> Markup | None:
         head = join(
             element("strong", "No guarantee: "), gap or "no theorem is known for these assumptions"
         )
-    assumptions = [a for a in card.get("assumptions") or () if isinstance(a, Mapping)]
+    assumptions = [
+        (str(a.get("kind")), str(a.get("text", "")))
+        for a in card.get("assumptions") or ()
+        if isinstance(a, Mapping)
+    ]
     items = [
-        element(
-            "li",
-            element(
-                "span", ASSUMPTION_KINDS.get(str(a.get("kind")), str(a.get("kind"))), class_="kind"
-            ),
-            " ",
-            str(a.get("text", "")),
-        )
-        for a in assumptions
+        element("li", element("span", ASSUMPTION_KINDS.get(kind, kind), class_="kind"), " ", text)
+        for kind, text in assumptions
     ]
     blocks = card.get("blocks")
     facts = tuple(
