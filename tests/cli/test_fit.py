@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from command_line import QUICK, contents
-from isolatent.cli.fit import LOSSES, USUAL, Place
+from isolatent.cli.fit import FIT_LOSSES, is_first_process
 from isolatent.theory import LOSSES as KNOWN_LOSSES
 from isolatent.theory import SPACES
 from isolatent.training import ContrastiveICA, ProgressDisplay
@@ -81,13 +81,14 @@ def test_every_space_has_default_beliefs(isolatent, files, tmp_path, space):
     out = tmp_path / "model"
     done = isolatent("fit", files / "pairs.npz", *QUICK, "--space", space, "--out", out)
     assert done.code == 0, done.err
-    marginal, conditional = USUAL[space]
+    marginal = "normal" if space == "euclidean" else "uniform"
+    conditional = "vmf" if space == "sphere" else "normal"
     beliefs = f"{space}, {marginal} marginal, {conditional} conditional"
     assert beliefs in done.out
     assert beliefs in isolatent("info", out).out
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", FIT_LOSSES)
 def test_every_loss_can_be_chosen(isolatent, files, tmp_path, loss):
     assert loss in KNOWN_LOSSES
     done = isolatent("fit", files / "pairs.npz", *QUICK, "--loss", loss, "--out", tmp_path / "m")
@@ -183,7 +184,7 @@ def test_only_the_first_process_prints(monkeypatch, devices, environment, first)
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert Place("cpu", devices, 1, "32").is_first is first
+    assert is_first_process(devices, 1) is first
 
 
 def test_a_fit_replaces_its_own_report_and_no_other_file(isolatent, files, tmp_path):

@@ -12,11 +12,8 @@ from isolatent.experiments.results import Row
 from isolatent.report import is_report, page_of_runs, render_page, write_report
 from isolatent.report.page import (
     Comparison,
-    Curve,
-    CurvePoint,
     LatentTraversal,
     Page,
-    Scatter,
     Score,
     Section,
     Verdict,
@@ -25,7 +22,8 @@ from isolatent.report.page import (
 
 def page_with(text):
     """A page that shows the text in every place where text from users can stand."""
-    points = tuple(CurvePoint(k, 1 / k, 2 / k, 1.0, 3.0, 0.5) for k in (1, 2, 3))
+    measured = {"information": 1.0, "scale": 3.0, "quality": 0.5}
+    steps = tuple(measured | {"number": k, "loss": 1 / k, "held_out": 2 / k} for k in (1, 2, 3))
     numbers = ((0.1, 0.9), (0.8, 0.2), (0.3, 0.4))
     verdict = Verdict("missed", text)
     section = Section(
@@ -34,10 +32,10 @@ def page_with(text):
         ((text, text),),
         (Score(text, text, text, guaranteed=True),),
         (Score(text, text, text),),
-        (Curve(text, points),),
+        (steps,),
         text,
         numbers,
-        Scatter(numbers, numbers),
+        (numbers, numbers),
         (text, text, text),
         (text,),
         text,

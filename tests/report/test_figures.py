@@ -26,7 +26,15 @@ LABELS = ("x", "y")
 def test_any_numbers_can_be_drawn(values):
     ys = values[::-1]
     for drawn in (
-        lines("k", "t", [Line("a", values, ys), Line("b", ys, values, "second")], LABELS),
+        lines(
+            "k",
+            "t",
+            [
+                Line("a", [*zip(values, ys, strict=True)]),
+                Line("b", [*zip(ys, values, strict=True)], "second"),
+            ],
+            LABELS,
+        ),
         points("k", "t", values, ys, LABELS, "d"),
         points("k", "t", values, ys, LABELS, "d", diagonal=True),
         histogram("k", "t", values, "v"),
@@ -44,10 +52,11 @@ def test_bars_can_be_drawn(values):
 @given(st.integers(1, 500), st.integers(1, 100))
 def test_thinning_keeps_means_and_order(count, most):
     xs = list(range(count))
-    thin_xs, thin_ys = thinned(xs, [2.0 * x for x in xs], most)
-    assert len(thin_xs) == min(count, most)
-    assert thin_xs == sorted(thin_xs)
-    assert thin_ys == pytest.approx([2 * x for x in thin_xs])
+    thin = thinned([(x, 2.0 * x) for x in xs], most)
+    assert len(thin) == min(count, most)
+    thin_xs, thin_ys = zip(*thin, strict=True)
+    assert list(thin_xs) == sorted(thin_xs)
+    assert thin_ys == pytest.approx(tuple(2 * x for x in thin_xs))
     chosen = evenly_spaced(count, most)
     assert len(chosen) == len(set(chosen)) == min(count, most)
     assert max(chosen) < count

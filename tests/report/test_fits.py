@@ -21,7 +21,7 @@ def test_without_observations_the_page_shows_the_model_alone(fitted):
     (section,) = page_of_fit(fitted[0]).sections
     assert (section.codes, section.scores, section.scatter) == ((), (), None)
     assert section.guarantee == fitted[0].guarantee_.to_dict()
-    assert section.curves[0].points[-1].number == 20
+    assert section.curves[0][-1]["number"] == 20
 
 
 def test_without_true_factors_the_page_shows_codes(fitted):

@@ -13,7 +13,7 @@ from isolatent.report import read_results, records
 FIELDS = {
     "curve": (
         [{"number": 1, "loss": 2.0}],
-        lambda value: records.read_curve({"curve": value}).points,
+        lambda value: records.read_curve({"curve": value}),
     ),
     "correlation": ([[0.5, -1.0], [0.1, 0.2]], records.read_absolute),
     "scatter": ({"true": [[1.0]], "recovered": [[2.0]]}, records.read_scatter),

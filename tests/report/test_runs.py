@@ -211,10 +211,10 @@ def test_results_of_real_runs_are_shown(reproduced):
         "recovered, paper",
     }
     for cell, n in ((vmf, 3), (two, 4)):
-        assert [len(curve.points) > 0 for curve in cell.curves] == [True, True]
+        assert [len(curve) > 0 for curve in cell.curves] == [True, True]
         assert np.shape(cell.correlations) == (n, n)
         assert np.min(cell.correlations) >= 0
-        assert np.shape(cell.scatter.true) == np.shape(cell.scatter.codes)
+        assert np.shape(cell.scatter[0]) == np.shape(cell.scatter[1])
         assert cell.guarantee["equivalence"]
     assert (len(vmf.learned), vmf.truth) == (1, (10.0,))
     assert (len(two.learned), two.truth) == (4, (5.0, 5.0, 25.0, 25.0))

@@ -6,7 +6,8 @@ import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -36,6 +37,7 @@ WHITENING_TOLERANCE = 1e-10
 Array = np.ndarray[Any, Any]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearEstimator(
     Stored, ObservationsMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 ):
@@ -46,12 +48,12 @@ class LinearEstimator(
         components_: Matrix W (n_components, m).
     """
 
-    n_components: int
-    random_state: int | np.random.RandomState | None
-    mean_: Array
-    components_: Array
-    _fitted_names: tuple[str, ...] = ("mean_", "components_")
-    _rows_per_pair = 1  # rows of the matrix to decompose that a pair takes up
+    n_components: int = field(default=10, kw_only=False)
+    random_state: int | np.random.RandomState | None = None
+    mean_: Array = field(init=False)
+    components_: Array = field(init=False)
+    _fitted_names: ClassVar[tuple[str, ...]] = ("mean_", "components_")
+    _rows_per_pair: ClassVar[int] = 1  # rows of the matrix to decompose that a pair takes up
 
     def fit(
         self,
@@ -118,13 +120,10 @@ class LinearEstimator(
     def _read(
         self, X: Any, X_pos: Any, groups: Any, generator: Generator
     ) -> tuple[Array, Array | None]:
-        """Return observations (N, m), and their positives if the method uses pairs."""
-        return self._read_pairs(X, X_pos, groups, generator)
+        """Return observations (N, m), and their positives if the method uses pairs.
 
-    def _read_pairs(
-        self, X: Any, X_pos: Any, groups: Any, generator: Generator
-    ) -> tuple[Array, Array]:
-        """Return observations (N, m) and their positives, at most ``MAX_VALUES`` numbers."""
+        At most ``MAX_VALUES`` numbers are returned.
+        """
         source = self._as_source(X, X_pos, groups, reset=True)
         if isinstance(source, ArrayPairs | SeriesPairs):
             shape = tuple(source.x.shape[1:])
@@ -149,21 +148,13 @@ class _UnpairedEstimator(LinearEstimator):
 
     _rows_per_pair = 2
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
-
     def _read(
         self, X: Any, X_pos: Any, groups: Any, generator: Generator
     ) -> tuple[Array, Array | None]:
         if is_source(X) or X_pos is not None:
-            pair = self._read_pairs(X, X_pos, groups, generator)
-            return np.concatenate(pair, dtype=np.float64), None
+            x, x_pos = super()._read(X, X_pos, groups, generator)
+            assert x_pos is not None
+            return np.concatenate([x, x_pos], dtype=np.float64), None
         if groups is not None:
             raise ValueError(f"groups must be None: {type(self).__name__} takes no recordings")
         array = self._as_array(X, True)
@@ -235,6 +226,7 @@ class LinearICA(_UnpairedEstimator):
             self.mean_, self.components_ = pca.mean_, ica.components_ @ pca.components_
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SlowFeatures(LinearEstimator):
     r"""Linear slow feature analysis: the directions that change least within pairs.
 
@@ -267,22 +259,12 @@ class SlowFeatures(LinearEstimator):
         True
     """
 
-    slowness_: Array
+    lag: int | Sequence[int] = 1
+    slowness_: Array = field(init=False)
     _fitted_names = ("mean_", "components_", "slowness_")
 
-    def __init__(
-        self,
-        n_components: int = 10,
-        *,
-        lag: int | Sequence[int] = 1,
-        random_state: int | np.random.RandomState | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.lag = lag
-        self.random_state = random_state
-
     def _solve(self, x: Array, x_pos: Array | None, seed: int) -> None:
-        assert x_pos is not None  # _read_pairs returns both
+        assert x_pos is not None  # _read returns both
         self.mean_ = np.mean([part.mean(0, dtype=np.float64) for part in (x, x_pos)], axis=0)
         variances, axes = eigh(_scatter(self.mean_, x, x_pos) / (2 * len(x) - 1))
         kept = _above(WHITENING_TOLERANCE, variances)

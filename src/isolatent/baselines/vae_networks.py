@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from isolatent.baselines.elbo import Posterior, bernoulli_error, gaussian_error
-from isolatent.checks import check_integer
 from isolatent.encoders import MLP, ConvEncoder
 
 __all__ = ["Autoencoder", "ConvDecoder", "ImageAutoencoder", "VectorAutoencoder"]
@@ -35,8 +33,6 @@ class ConvDecoder(nn.Module):
 
     def __init__(self, n_inputs: int, channels: int = 1) -> None:
         super().__init__()
-        check_integer("n_inputs", n_inputs, at_least=1)
-        check_integer("channels", channels, at_least=1)
         layers: list[nn.Module] = [nn.Linear(n_inputs, 256), nn.ReLU()]
         layers += [nn.Linear(256, 64 * 4 * 4), nn.ReLU(), nn.Unflatten(1, (64, 4, 4))]
         for before, after in pairwise([64, 64, 32, 32, channels]):
@@ -110,7 +106,6 @@ class VectorAutoencoder(Autoencoder):
         n: Number of codes.
         n_features: Number of columns m.
         noise: Standard deviation of a decoded column, relative to that of the column itself.
-        hidden: Widths of the hidden layers.
 
     Example:
         >>> model = VectorAutoencoder(2, n_features=5)
@@ -121,11 +116,9 @@ class VectorAutoencoder(Autoencoder):
     center: Tensor
     scale: Tensor
 
-    def __init__(
-        self, n: int, n_features: int, noise: float = 0.1, hidden: Sequence[int] = HIDDEN
-    ) -> None:
+    def __init__(self, n: int, n_features: int, noise: float = 0.1) -> None:
         super().__init__(
-            MLP(n_features, 2 * n, hidden, skip=False), MLP(n, n_features, hidden, skip=False)
+            MLP(n_features, 2 * n, HIDDEN, skip=False), MLP(n, n_features, HIDDEN, skip=False)
         )
         self.noise = noise
         self.register_buffer("center", torch.zeros(n_features))

@@ -3,76 +3,90 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from isolatent.checks import check_integer, check_one_of, check_real
-from isolatent.cli.model import REPORT_FILE
-from isolatent.cli.output import check_writable
-from isolatent.experiments import (
-    ReproductionDisplay,
-    Row,
-    Store,
-    as_csv,
-    as_markdown,
-    export,
-    find_experiment,
-    list_experiments,
-    reproduce,
-    select_cells,
+from isolatent.cli.app import (
+    MAX_SEED,
+    REPORT_FILE,
+    Overwrite,
+    Quiet,
+    app,
+    check_seed,
+    check_writable,
+    interruptible,
 )
-from isolatent.experiments.backends import check_backend
-from isolatent.experiments.results import FORMATS, rows_of
 from isolatent.files import file_name, write_text
 
 if TYPE_CHECKING:
+    from isolatent.experiments import Row
     from isolatent.report.records import Results
 
-__all__ = ["print_experiments", "run_reproduce", "run_results", "write_overview"]
+__all__ = ["reproduce", "results", "write_overview"]
 
 TABLE_MARK = "<!-- written by isolatent reproduce -->"  # the first line of our tables
 EXPORT_FORMATS = {".md": "markdown", ".csv": "csv", ".parquet": "parquet", ".png": "figure"}
 
 
-def print_experiments() -> None:
-    """Print the name, the number of cells and the title of every shipped experiment."""
-    for name in list_experiments():
-        experiment = find_experiment(name)
-        typer.echo(f"{name:<28} {len(experiment.cells):>3} cells  {experiment.title}")
+@app.command()
+@interruptible(lambda: "interrupted; run the same command again to continue")
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Name of an experiment (see --list), or a .toml file."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Number of seeds for each cell.")] = 5,
+    first_seed: Annotated[int, typer.Option(callback=check_seed, help="The first seed.")] = 0,
+    cells: Annotated[
+        str | None, typer.Option(help="Pattern for the names of cells, such as 'box_*'.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(help="Number of parallel runs.  [default: number of cores]")
+    ] = None,
+    backend: Annotated[
+        str, typer.Option(help="Where to run: local, or ray for an existing cluster.")
+    ] = "local",
+    budget: Annotated[
+        float | None, typer.Option(help="Time in minutes after which no new run starts.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Directory for the results; finished runs in it are skipped.")
+    ] = Path("reproduction"),
+    show: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run or resume an experiment of the papers."""
+    from isolatent import experiments
+    from isolatent.experiments.backends import check_backend
 
-
-def run_reproduce(
-    name: str,
-    *,
-    seeds: Sequence[int],
-    cells: str | None,
-    jobs: int | None,
-    backend: str,
-    budget: float | None,
-    out: Path,
-    quiet: bool,
-) -> int:
-    """Execute the unfinished runs of an experiment; return the exit status."""
+    if show:
+        for known in experiments.list_experiments():
+            experiment = experiments.find_experiment(known)
+            typer.echo(f"{known:<28} {len(experiment.cells):>3} cells  {experiment.title}")
+        return
+    if name is None:
+        raise ValueError("NAME must be given; `isolatent reproduce --list` lists the experiments")
+    check_integer("--seeds", seeds, at_least=1, at_most=MAX_SEED + 1 - first_seed)
     if jobs is not None:
         check_integer("--jobs", jobs, at_least=1)
     if budget is not None:
         check_real("--budget", budget, at_least=0)
     if out.exists() and not out.is_dir():
         raise NotADirectoryError(f"--out must be a directory, but {out} is a file")
-    experiment = find_experiment(name)
+    experiment = experiments.find_experiment(name)
     if cells is not None:
-        experiment = select_cells(experiment, cells)
+        experiment = experiments.select_cells(experiment, cells)
     check_backend("--backend", backend)
-    store = Store(out)
     try:
-        with ReproductionDisplay(experiment, len(seeds), quiet) as display:
-            summary = reproduce(
+        with experiments.ReproductionDisplay(experiment, seeds, quiet) as display:
+            summary = experiments.reproduce(
                 experiment,
-                store,
-                [*seeds],
+                experiments.Store(out),
+                [*range(first_seed, first_seed + seeds)],
                 backend=backend,
                 jobs=jobs,
                 budget=budget,
@@ -82,14 +96,16 @@ def run_reproduce(
         write_overview(out)
         raise
     counts = {"done": summary.done, "already finished": summary.skipped} | {
-        name: count for name in ("diverged", "failed", "left") if (count := getattr(summary, name))
+        status: count
+        for status in ("diverged", "failed", "left")
+        if (count := getattr(summary, status))
     }
-    counted = ", ".join(f"{count} {name}" for name, count in counts.items())
+    counted = ", ".join(f"{count} {status}" for status, count in counts.items())
     typer.echo(f"{counted}; results in {out}")
     if summary.left:
         typer.echo("time budget used up; run the same command again to continue")
     write_overview(out)
-    return 1 if summary.failed else 0
+    raise typer.Exit(1 if summary.failed else 0)
 
 
 def write_overview(out: Path) -> None:
@@ -97,84 +113,99 @@ def write_overview(out: Path) -> None:
     from isolatent.report import is_report, page_of_runs, read_results, write_report
     from isolatent.report.plots import has_matplotlib
 
-    results = read_results(out)
-    if not results:
+    found = read_results(out)
+    if not found:
         return
-    rows, written = _rows(results), []
+    rows, written = _rows(found), []
     report, table = out / REPORT_FILE, out / "table.md"
-    for path, is_ours in ((report, is_report(report)), (table, _is_table(table))):
-        if path.exists() and not is_ours:
+    for path, is_ours, write in (
+        (report, is_report, lambda: write_report(report, page_of_runs(found), overwrite=True)),
+        (table, _is_table, lambda: _write_table(table, rows)),
+    ):
+        if path.exists() and not is_ours(path):
             typer.echo(f"isolatent: {path} was not written by isolatent and is kept", err=True)
         else:
+            write()
             written.append(path)
-    if report in written:
-        write_report(report, page_of_runs(results), overwrite=True)
-    if table in written:
-        _write_table(table, rows)
     if has_matplotlib():
         for name in dict.fromkeys(row.experiment for row in rows):
             figure = out / f"{file_name(name)}.png"
-            _write_figure(figure, results, [row for row in rows if row.experiment == name])
+            _write_figure(figure, found, [row for row in rows if row.experiment == name])
             written.append(figure)
     else:
         typer.echo("no figure: matplotlib is missing (pip install 'isolatent[bench]')")
     typer.echo(f"wrote {', '.join(map(str, written))}")
 
 
-def run_results(
-    directory: Path, kind: str | None, target: Path | None, overwrite: bool = False
+@app.command()
+@interruptible()
+def results(
+    directory: Annotated[
+        Path, typer.Argument(help="Directory of results of reproduce, or one above several.")
+    ],
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(
+            help="Format of the table: markdown, csv or parquet.  [default: that of the --export "
+            "file, else markdown]"
+        ),
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="File for the table (.md, .csv or .parquet) or for a figure (.png)."),
+    ] = None,
+    overwrite: Overwrite = False,
 ) -> None:
-    """Print the table of a directory of results, or write the table or a .png figure of it."""
+    """Compare results with the published scores."""
+    from isolatent import experiments
+    from isolatent.experiments.results import FORMATS
     from isolatent.report import read_results
 
-    if kind is not None:
-        check_one_of("--format", kind, FORMATS)
-    elif target is not None and target.suffix not in EXPORT_FORMATS:
+    if format is not None:
+        check_one_of("--format", format, FORMATS)
+    elif export is not None and export.suffix not in EXPORT_FORMATS:
         raise ValueError(
             f"--export must end in {', '.join(EXPORT_FORMATS)} without --format, "
-            f"got {str(target)!r}"
+            f"got {str(export)!r}"
         )
-    if target is None and kind == "parquet":
+    if export is None and format == "parquet":
         raise ValueError("--export must be given with --format parquet")
-    if target is not None:
-        kind = kind or EXPORT_FORMATS[target.suffix]
-        check_writable("--export", target, overwrite or (kind == "markdown" and _is_table(target)))
-    results = read_results(directory)
-    if not results:
+    kind = format
+    if export is not None:
+        kind = format or EXPORT_FORMATS[export.suffix]
+        check_writable("--export", export, overwrite or (kind == "markdown" and _is_table(export)))
+    found = read_results(directory)
+    if not found:
         raise FileNotFoundError(f"DIRECTORY: {directory} holds no results of `isolatent reproduce`")
-    rows = _rows(results)
-    if target is None:
-        sys.stdout.write(as_csv(rows) if kind == "csv" else as_markdown(rows))
+    rows = _rows(found)
+    if export is None:
+        sys.stdout.write((experiments.as_csv if kind == "csv" else experiments.as_markdown)(rows))
     elif kind == "figure":
-        _write_figure(target, results, rows)
+        _write_figure(export, found, rows)
     elif kind == "markdown":
-        _write_table(target, rows)
+        _write_table(export, rows)
     else:
-        export(rows, target, kind)
+        experiments.export(rows, export, kind)
 
 
-def _rows(results: Sequence[Results]) -> list[Row]:
-    return [row for experiment, records in results for row in rows_of(experiment, records)]
+def _rows(found: Sequence[Results]) -> list[Row]:
+    from isolatent.experiments.results import rows_of
+
+    return [row for experiment, records in found for row in rows_of(experiment, records)]
 
 
-def _write_figure(target: Path, results: Sequence[Results], rows: Sequence[Row]) -> None:
+def _write_figure(target: Path, found: Sequence[Results], rows: Sequence[Row]) -> None:
     from isolatent.report.plots import marginal_distances, write_figure
 
-    by_name: dict[str, list[Mapping[str, Any]]] = {}
-    for experiment, records in results:
-        by_name.setdefault(str(experiment["name"]), []).extend(records)
-    write_figure(rows, target, {name: marginal_distances(own) for name, own in by_name.items()})
+    write_figure(rows, target, marginal_distances(found))
 
 
 def _write_table(path: Path, rows: Sequence[Row]) -> None:
     """Write a table that _is_table recognises."""
+    from isolatent.experiments import as_markdown
+
     write_text(path, f"{TABLE_MARK}\n\n{as_markdown(rows)}")
 
 
 def _is_table(path: Path) -> bool:
-    """Return whether a file was written by _write_table."""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(TABLE_MARK)) == TABLE_MARK.encode()
-    except OSError:
-        return False
+    return path.is_file() and path.read_bytes().startswith(TABLE_MARK.encode())

@@ -4,86 +4,146 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import sys
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
-from isolatent.cli.model import REPORT_FILE
+from isolatent.cli.app import (
+    REPORT_FILE,
+    Quiet,
+    RandomState,
+    Session,
+    app,
+    command_line,
+    interruptible,
+)
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
     from isolatent.theory import Beliefs
     from isolatent.training import ContrastiveICA, Step
 
-__all__ = ["check_out", "command_line", "is_first_process", "resume_advice", "run_fit"]
+__all__ = ["check_out", "fit", "is_first_process"]
 
 MAX_DEFAULT_COMPONENTS = 10
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
+# Options that are parameters of ContrastiveICA.
+PARAMETERS = (
+    *("space", "marginal", "conditional", "p", "loss", "random_state"),
+    *("accelerator", "devices", "num_nodes"),
+)
 
 
-def run_fit(
-    data: Path,
-    data_pos: Path | None,
-    parameters: dict[str, Any],
-    *,
-    out: Path,
-    max_steps: int | None,
-    batch_size: int | None,
-    session: str | None,
-    resume: bool,
-    overwrite: bool,
-    quiet: bool,
-    log: str | None,
+@app.command()
+def fit(
+    context: typer.Context,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Observations, one per row: .npy, .npz (array x and, optionally, x_pos or "
+            "session), .csv (with a header line) or .parquet."
+        ),
+    ],
+    data_pos: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Positive samples, one for each row of DATA. Without them, DATA is a time series."
+        ),
+    ] = None,
+    space: Annotated[
+        str,
+        typer.Option(help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball."),
+    ] = "sphere",
+    marginal: Annotated[
+        str | None,
+        typer.Option(
+            help="Marginal distribution of the factors: uniform, normal or unknown.  [default: "
+            "normal if euclidean, else uniform]",
+        ),
+    ] = None,
+    conditional: Annotated[
+        str | None,
+        typer.Option(
+            help="Conditional distribution of a positive's factors: vmf, normal, laplace, gennorm "
+            "or anisotropic.  [default: vmf on the sphere, else normal]"
+        ),
+    ] = None,
+    p: Annotated[
+        float | None, typer.Option(help="Exponent of the gennorm conditional, at least 1.")
+    ] = None,
+    n_components: Annotated[
+        int | None,
+        typer.Option(help="Number of factors.  [default: number of columns, at most 10]"),
+    ] = None,
+    loss: Annotated[
+        str, typer.Option(help="Contrastive loss: infonce, aninfonce, nce, scl or nwj.")
+    ] = "infonce",
+    random_state: RandomState = 0,
+    out: Annotated[
+        Path, typer.Option(help="Directory for the model, its checkpoints and its report.")
+    ] = Path("model"),
+    max_steps: Annotated[
+        int | None, typer.Option(help="Maximum number of training steps.  [default: 50000]")
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Number of pairs per step.  [default: 1024, less for small data]"),
+    ] = None,
+    lag: Annotated[
+        int | None,
+        typer.Option(help="Maximum lag of a positive in a time series, in rows.  [default: 1]"),
+    ] = None,
+    session: Session = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace an existing model in --out.")
+    ] = False,
+    quiet: Quiet = False,
+    devices: Annotated[
+        int, typer.Option(help="Number of GPUs, or of processes on the CPU, per machine.")
+    ] = 1,
+    num_nodes: Annotated[int, typer.Option(help="Number of machines.")] = 1,
+    accelerator: Annotated[str, typer.Option(help="Device type: auto, cpu or cuda.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="Floating-point precision of the encoder: 32 or bf16-mixed.")
+    ] = "32",
+    log: Annotated[
+        str | None,
+        typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
+    ] = None,
 ) -> None:
-    """Check the arguments and the data, train, save the model and print its guarantee.
-
-    Args:
-        data: File of observations.
-        data_pos: File of their positives, if any.
-        parameters: Parameters of :class:`isolatent.ContrastiveICA`; None for its defaults.
-        out: Directory for the model.
-        max_steps: Largest number of training steps.
-        batch_size: Pairs per step.
-        session: Name of the column that identifies sessions.
-        resume: Whether to continue from the last checkpoint in ``out``.
-        overwrite: Whether to replace a model in ``out``.
-        quiet: Whether to print results only.
-        log: Format of the log, ``"csv"`` or None.
-    """
-    settings = {"max_steps": max_steps, "batch_size": batch_size}
-    _check_options(parameters | settings, log)
-    lag = parameters["lag"]
-    if data_pos is not None and lag is not None:
-        raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
-    first = is_first_process(parameters["devices"], parameters["num_nodes"])
-    if first:  # the others may start after it has created files
-        check_out(out, overwrite=overwrite, resume=resume)
-    observed = _read(data, data_pos, session, lag)
-    beliefs = _check_beliefs(parameters)
-    model = _build(parameters, settings, observed.x.shape[1])
-    if beliefs.space == "sphere" and model.n_components < 2:
-        raise ValueError(f"--n-components must be at least 2 on a sphere, got {model.n_components}")
-    if first and not quiet:
-        typer.echo(_summary(observed, beliefs, model))
-    _train(
-        model, observed, out, quiet=quiet or not first, log=log if first else None, resume=resume
-    )
-    if first:
-        model.save(out, overwrite=overwrite or resume)
-        if overwrite and log is None:  # the log of the replaced model
-            (out / "log.csv").unlink(missing_ok=True)
-        last = model.history_[-1]
-        typer.echo(f"guarantee: {model.guarantee_}")
-        typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-        _report(model, observed, data, out)
+    """Train a model on pairs or on a time series."""
+    first = is_first_process(devices, num_nodes)
+    with interruptible(lambda: _resume_advice(out) if first else None):
+        _check_options(context.params)
+        if first:  # the others may start after it has created files
+            check_out(out, overwrite=overwrite, resume=resume)
+        observed = _read(data, data_pos, session, lag)
+        beliefs = _check_beliefs(context.params)
+        model = _build(context.params, observed.x.shape[1])
+        if beliefs.space == "sphere" and model.n_components < 2:
+            raise ValueError(
+                f"--n-components must be at least 2 on a sphere, got {model.n_components}"
+            )
+        if first and not quiet:
+            typer.echo(_summary(observed, beliefs, model))
+        _train(model, observed, out, quiet or not first, log is not None and first, resume)
+        if first:
+            model.save(out, overwrite=overwrite or resume)
+            if overwrite and log is None:  # the log of the replaced model
+                (out / "log.csv").unlink(missing_ok=True)
+            last = model.history_[-1]
+            typer.echo(f"guarantee: {model.guarantee_}")
+            typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
+            _write_report(model, observed, data, out)
 
 
 def is_first_process(devices: int, num_nodes: int) -> bool:
@@ -93,20 +153,28 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
     return not together or all(rank == "0" for rank in ranks)
 
 
-def _check_options(options: dict[str, Any], log: str | None) -> None:
+def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
-    minima = {"n_components": 1, "max_steps": 1, "batch_size": 2, "lag": 1}
-    for name, at_least in (minima | {"devices": 1, "num_nodes": 1}).items():
+    for name, at_least in (
+        ("n_components", 1),
+        ("max_steps", 1),
+        ("batch_size", 2),
+        ("lag", 1),
+        ("devices", 1),
+        ("num_nodes", 1),
+    ):
         if options[name] is not None:
             check_integer(f"--{name.replace('_', '-')}", options[name], at_least=at_least)
-    if log is not None:
-        check_one_of("--log", log, ["csv"])
+    if options["log"] is not None:
+        check_one_of("--log", options["log"], ["csv"])
+    if options["data_pos"] is not None and options["lag"] is not None:
+        raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
 
 
-def _check_beliefs(parameters: dict[str, Any]) -> Beliefs:
+def _check_beliefs(options: dict[str, Any]) -> Beliefs:
     """Return the declared beliefs; errors name the options."""
     from isolatent.theory import CONDITIONALS, MARGINALS, SPACES, Beliefs
 
@@ -115,36 +183,34 @@ def _check_beliefs(parameters: dict[str, Any]) -> Beliefs:
         ("marginal", MARGINALS),
         ("conditional", CONDITIONALS),
     ):
-        if parameters[name] is not None:
-            check_one_of(f"--{name}", parameters[name], allowed)
-    if parameters["conditional"] == "gennorm" and parameters["p"] is None:
+        if options[name] is not None:
+            check_one_of(f"--{name}", options[name], allowed)
+    if options["conditional"] == "gennorm" and options["p"] is None:
         raise ValueError("--p must be given with --conditional gennorm: its exponent, at least 1")
-    return Beliefs(*(parameters[name] for name in ("space", "marginal", "conditional", "p")))
+    return Beliefs(*(options[name] for name in ("space", "marginal", "conditional", "p")))
 
 
-def _build(
-    parameters: dict[str, Any], settings: dict[str, int | None], n_features: int
-) -> ContrastiveICA:
+def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, Recipe
 
-    given = {name: value for name, value in settings.items() if value is not None}
+    given = {name: options[name] for name in ("max_steps", "batch_size") if options[name]}
     recipe = Recipe(**given)
-    processes = parameters["devices"] * parameters["num_nodes"]
+    processes = options["devices"] * options["num_nodes"]
     if recipe.batch_size % processes:
         raise ValueError(
             f"--batch-size must be a multiple of --devices times --num-nodes, {processes}, "
             f"got {recipe.batch_size}"
         )
-    defaults = {
-        "n_components": parameters["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
-        "lag": parameters["lag"] or 1,
-        "recipe": recipe if given else None,  # without one, few pairs get small batches
-        "precision": PRECISION_NAMES[parameters["precision"]],
-    }
-    return ContrastiveICA(**parameters | defaults)
+    return ContrastiveICA(
+        options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
+        lag=options["lag"] or 1,
+        recipe=recipe if given else None,  # without one, few pairs get small batches
+        precision=PRECISION_NAMES[options["precision"]],
+        **{name: options[name] for name in PARAMETERS},
+    )
 
 
-def _report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
+def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
     from isolatent.report import page_of_fit, write_report
 
     rows, columns = observed.x.shape
@@ -184,13 +250,7 @@ def _session_lengths(observed: Observations) -> list[int]:
 
 
 def _train(
-    model: ContrastiveICA,
-    observed: Observations,
-    out: Path,
-    *,
-    quiet: bool,
-    log: str | None,
-    resume: bool,
+    model: ContrastiveICA, observed: Observations, out: Path, quiet: bool, log: bool, resume: bool
 ) -> None:
     from isolatent.training import CsvLog, ProgressDisplay
 
@@ -198,7 +258,7 @@ def _train(
     with ProgressDisplay(quiet=quiet) as display, CsvLog(out / "log.csv") as csv_log:
 
         def on_step(step: Step) -> None:
-            if log == "csv":
+            if log:
                 out.mkdir(parents=True, exist_ok=True)
                 csv_log(step)
             display(step)
@@ -263,13 +323,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
         raise PermissionError(f"--out: cannot write in {ancestor} ({error.strerror})") from error
 
 
-def command_line() -> str:
-    """Return the running command without --overwrite and --resume."""
-    words = [word for word in sys.argv[1:] if word not in ("--overwrite", "--resume")]
-    return f"isolatent {shlex.join(words)}"
-
-
-def resume_advice(out: Path) -> str:
+def _resume_advice(out: Path) -> str:
     """Return the message for an interrupted run: how to resume it."""
     if not _has_checkpoint(out):
         return "interrupted before the first checkpoint; nothing to resume"

@@ -78,19 +78,26 @@ def read_observations(
         >>> folder.cleanup()
     """
     path, suffix = _check_path(path)
+    x_pos = names = groups = None
     if suffix == ".npy":
         if session is not None:
             raise ValueError(
                 f"{path.name}: --session (session={session!r}) names a column, and an .npy has no "
                 "names; save an .npz with the arrays 'x' and 'session'"
             )
-        found = Observations(_load_npy(path))
+        x = _load_npy(path)
     elif suffix == ".npz":
-        found = _observations_of_npz(path, session)
+        x, x_pos, groups = _load_observations(path, session)
     else:
         x, names, groups = _load_table(path, suffix, session)
-        found = Observations(x, None, names, groups)
-    return _check_observations(path.name, found, varying)
+    where = path.name
+    x = _check_array(where if x_pos is None else f"{where}: x", x, names, varying)
+    if x_pos is not None:
+        x_pos = _check_array(f"{where}: x_pos", x_pos, names, varying)
+        _check_same_shape(f"{where}: x", x, f"{where}: x_pos", x_pos)
+    if groups is not None:
+        _check_groups(where, groups, len(x))
+    return Observations(x, x_pos, names, groups)
 
 
 def read_pairs(path: FilePath, path_pos: FilePath, session: str | None = None) -> Observations:
@@ -209,7 +216,8 @@ def _load_npz(
     return arrays
 
 
-def _observations_of_npz(path: Path, session: str | None) -> Observations:
+def _load_observations(path: Path, session: str | None) -> tuple[Array, Array | None, Array | None]:
+    """Return x, x_pos and the session ids of an .npz file."""
     if session is None:
         arrays = _load_npz(path, ("x",), ("x_pos", *SESSION_ARRAYS))
     else:
@@ -220,7 +228,7 @@ def _observations_of_npz(path: Path, session: str | None) -> Observations:
         raise ValueError(
             f"{path.name}: has both x_pos and sessions; sessions are for a series, without x_pos"
         )
-    return Observations(x, x_pos, None, groups)
+    return x, x_pos, groups
 
 
 def _load_table(
@@ -239,11 +247,7 @@ def _load_table(
         groups = _session_ids(path, session, table[session])
         table = table.drop_columns([session])
     columns = [_to_floats(path, name, table[name]) for name in table.column_names]
-    x = np.empty(
-        (table.num_rows, len(columns)), np.result_type(*columns) if columns else np.float64
-    )
-    for k, column in enumerate(columns):
-        x[:, k] = column
+    x = np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
     return x, tuple(table.column_names), groups
 
 
@@ -289,9 +293,9 @@ def _to_floats(path: Path, name: str, column: Any) -> Array:
     from pyarrow import types
 
     kind = column.type
-    if types.is_boolean(kind) or types.is_null(kind):
-        column = column.cast("float64" if types.is_null(kind) else "uint8")
-    elif types.is_decimal(kind):
+    if types.is_boolean(kind):
+        column = column.cast("uint8")
+    elif types.is_null(kind) or types.is_decimal(kind):
         column = column.cast("float64")
     elif not (types.is_integer(kind) or types.is_floating(kind)):
         raise ValueError(
@@ -327,18 +331,6 @@ def _session_ids(path: Path, name: str, column: Any) -> Array:
 
 
 # Checks
-
-
-def _check_observations(where: str, found: Observations, varying: bool) -> Observations:
-    """Return the observations with values checked and, unless memory-mapped, as floats."""
-    x, x_pos, names, groups = found.x, found.x_pos, found.names, found.groups
-    x = _check_array(where if x_pos is None else f"{where}: x", x, names, varying)
-    if x_pos is not None:
-        x_pos = _check_array(f"{where}: x_pos", x_pos, names, varying)
-        _check_same_shape(f"{where}: x", x, f"{where}: x_pos", x_pos)
-    if groups is not None:
-        _check_groups(where, groups, len(x))
-    return Observations(x, x_pos, names, groups)
 
 
 def _check_array(where: str, x: Array, names: tuple[str, ...] | None, varying: bool) -> Array:

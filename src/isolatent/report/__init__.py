@@ -4,10 +4,7 @@ from isolatent.report.document import is_report, render_page, write_report
 from isolatent.report.fits import page_of_fit
 from isolatent.report.page import (
     Comparison,
-    Curve,
-    CurvePoint,
     Page,
-    Scatter,
     Score,
     Section,
     Verdict,
@@ -17,10 +14,7 @@ from isolatent.report.runs import judge, page_of_runs
 
 __all__ = [
     "Comparison",
-    "Curve",
-    "CurvePoint",
     "Page",
-    "Scatter",
     "Score",
     "Section",
     "Verdict",

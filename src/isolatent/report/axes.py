@@ -6,21 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from isolatent.report.elements import Markup, element, join
+from isolatent.report.elements import Markup, element, join, number
 
-__all__ = ["Axis", "Frame", "format_number", "is_drawable", "number", "span", "tick", "ticks"]
+__all__ = ["Axis", "Frame", "format_number", "is_drawable", "span", "tick", "ticks"]
 
 LARGEST, SMALLEST = 1e100, 1e-100  # differences and quotients stay finite in between
-
-
-def number(value: float) -> str:
-    """Format a length for SVG, to a tenth of a pixel.
-
-    Example:
-        >>> number(12.0), number(3.14159)
-        ('12', '3.1')
-    """
-    return f"{value:.1f}".removesuffix(".0")
 
 
 def format_number(value: float) -> str:
@@ -42,7 +32,7 @@ def is_drawable(value: float) -> bool:
 
 def tick(text: str, x: float, y: float, anchor: str = "mid") -> Markup:
     """Return a tick label, centred at a position or, with ``"end"``, to the left of it."""
-    return element("text", text, x=number(x), y=number(y), class_=f"tick {anchor}")
+    return element("text", text, x=x, y=y, class_=f"tick {anchor}")
 
 
 def span(values: Iterable[float], *, room: float = 0.05) -> tuple[float, float]:
@@ -110,18 +100,16 @@ class Frame:
         x: tuple[float, float],
         y: tuple[float, float],
         labels: tuple[str, str],
-        *,
-        marks: tuple[int, int] = (4, 4),
-        top: float = 28,
+        marks: int = 4,
     ) -> Frame:
         """Make axes for the ranges ``x`` and ``y`` in a picture of a given size."""
         width, height = size
         return cls(
             Axis(*x, 58, width - 10),
-            Axis(*y, height - 40, top),
+            Axis(*y, height - 40, 28),
             *labels,
-            ticks(*x, marks[0]),
-            ticks(*y, marks[1]),
+            ticks(*x, marks),
+            ticks(*y, marks),
         )
 
     def draw(self) -> Markup:
@@ -135,12 +123,7 @@ class Frame:
             element("path", d=f"M{number(left)} {number(low)}H{number(right)}", class_="axis"),
             *(tick(format_number(t), self.x.at(t), low + 15) for t in self.x_ticks),
             *(tick(format_number(t), left - 6, self.y.at(t) + 4, "end") for t in self.y_ticks),
-            element(
-                *("text", self.x_label),
-                x=number((left + right) / 2),
-                y=number(low + 33),
-                class_="label mid",
-            ),
+            element("text", self.x_label, x=(left + right) / 2, y=low + 33, class_="label mid"),
             element(
                 *("text", self.y_label),
                 transform=f"translate(11 {number((low + high) / 2)}) rotate(-90)",

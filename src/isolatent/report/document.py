@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
@@ -52,8 +51,7 @@ def render_page(page: Page) -> str:
         >>> render_page(Page("A <page>")).count("A &lt;page&gt;")
         2
     """
-    anchors = [f"section{k + 1}" for k in range(len(page.sections))]
-    links = {section.name: key for section, key in zip(page.sections, anchors, strict=True)}
+    anchors = {section.name: f"section{k}" for k, section in enumerate(page.sections, 1)}
     style = colour_style() + "\n" + _file("style.css")
     script = _file("behaviour.js")
     table = None
@@ -61,15 +59,12 @@ def render_page(page: Page) -> str:
         table = element(
             "section",
             element("h2", "Results", id="results-name"),
-            results_table(page.table, links),
+            results_table(page.table, anchors),
             element("p", id="sorted", role="status", class_="unseen"),
             aria_labelledby="results-name",
         )
     folded = len(page.sections) >= MIN_FOLDED
-    sections = (
-        render_section(section, key, folded)
-        for section, key in zip(page.sections, anchors, strict=True)
-    )
+    sections = (render_section(own, anchors[own.name], folded) for own in page.sections)
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -105,6 +100,5 @@ def _policy(script: str) -> str:
     )
 
 
-@cache
 def _file(name: str) -> str:
     return resources.files("isolatent.report").joinpath(name).read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from isolatent.report.page import Facts
 
-__all__ = ["Markup", "element", "facts_list", "figure", "join", "part", "scrolling"]
+__all__ = ["Markup", "element", "facts_list", "figure", "join", "number", "part", "scrolling"]
 
 # Characters that HTML forbids: controls, surrogates and noncharacters.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
@@ -22,8 +22,8 @@ def element(
     """Return one element; strings that are not ``Markup`` are escaped.
 
     Content and attributes that are ``None`` are left out, and so are attributes that are ``False``;
-    ``True`` gives an attribute without a value. In the name of an attribute, a trailing underscore
-    is dropped and other underscores become hyphens.
+    ``True`` gives an attribute without a value. Floats are lengths, see :func:`number`. In the name
+    of an attribute, a trailing underscore is dropped and other underscores become hyphens.
 
     Example:
         >>> print(element("a", "a < b", href="#x", class_="row", hidden=False, aria_label='"'))
@@ -36,10 +36,21 @@ def element(
         if value is None or value is False:
             continue
         key = key.rstrip("_").replace("_", "-")
-        words.append(key if value is True else f'{key}="{_escape(str(value))}"')
+        text = number(value) if isinstance(value, float) else str(value)
+        words.append(key if value is True else f'{key}="{_escape(text)}"')
     if name in _VOID:
         return Markup(f"<{' '.join(words)}>")
     return Markup(f"<{' '.join(words)}>{join(*content)}</{name}>")
+
+
+def number(value: float) -> str:
+    """Format a length for SVG, to a tenth of a pixel.
+
+    Example:
+        >>> number(12.0), number(3.14159)
+        ('12', '3.1')
+    """
+    return f"{value:.1f}".removesuffix(".0")
 
 
 def join(*content: str | None) -> Markup:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 
-from isolatent.report.axes import Frame, format_number, is_drawable, number, span, tick
+from isolatent.report.axes import Frame, format_number, is_drawable, span, tick
 from isolatent.report.colours import heat_level
-from isolatent.report.elements import Markup, element, join
+from isolatent.report.elements import Markup, element, join, number
 
 __all__ = [
     "Line",
@@ -22,6 +23,8 @@ __all__ = [
     "points",
     "thinned",
 ]
+
+Point: TypeAlias = tuple[float, float]
 
 PANEL = (340.0, 220.0)  # width and height in pixels
 SMALL = (190.0, 180.0)
@@ -36,8 +39,7 @@ class Line:
     """A named line; ``style`` is ``"first"`` or ``"second"``."""
 
     name: str
-    xs: Sequence[float]
-    ys: Sequence[float]
+    points: Sequence[Point]
     style: str = "first"
 
 
@@ -45,13 +47,13 @@ def _picture(
     key: str, size: tuple[float, float], title: str, description: str, *content: Markup | None
 ) -> Markup:
     """Return an SVG image with an accessible name; its ids begin with ``key``."""
-    width, height = (number(length) for length in size)
+    width, height = size
     return element(
         "svg",
         element("title", title, id=f"{key}-title"),
         element("desc", description, id=f"{key}-desc"),
         *content,
-        viewBox=f"0 0 {width} {height}",
+        viewBox=f"0 0 {number(width)} {number(height)}",
         width=width,
         height=height,
         role="img",
@@ -60,21 +62,20 @@ def _picture(
     )
 
 
-def thinned(
-    xs: Sequence[float], ys: Sequence[float], most: int = MAX_LINE_POINTS
-) -> tuple[list[float], list[float]]:
+def thinned(points: Iterable[Point], most: int = MAX_LINE_POINTS) -> list[Point]:
     """Average neighbouring points until at most ``most`` remain; non-finite points are dropped.
 
     Example:
-        >>> thinned([1, 2, 3, 4], [1.0, 3.0, 5.0, 7.0], most=2)
-        ([1.5, 3.5], [2.0, 6.0])
+        >>> thinned([(1, 1.0), (2, 3.0), (3, 5.0), (4, 7.0)], most=2)
+        [(1.5, 2.0), (3.5, 6.0)]
     """
-    finite = [(x, y) for x, y in zip(xs, ys, strict=True) if is_drawable(x) and is_drawable(y)]
-    if not finite:
-        return [], []
-    parts = np.array_split(np.asarray(finite, dtype=float), min(most, len(finite)))
-    means = np.stack([part.mean(axis=0) for part in parts])
-    return means[:, 0].tolist(), means[:, 1].tolist()
+    finite = _drawable(points)
+    parts = np.array_split(np.asarray(finite, dtype=float), min(most, len(finite)) or 1)
+    return [(float(x), float(y)) for x, y in (part.mean(axis=0) for part in parts if len(part))]
+
+
+def _drawable(points: Iterable[Point]) -> list[Point]:
+    return [(x, y) for x, y in points if is_drawable(x) and is_drawable(y)]
 
 
 def lines(
@@ -87,28 +88,25 @@ def lines(
 ) -> Markup:
     """Draw lines on common axes; ``level`` is a named reference value."""
     most = max(60, MAX_LINE_POINTS // max(1, len(drawn)))
-    thin = [(line, *thinned(line.xs, line.ys, most)) for line in drawn]
+    thin = [(line, found) for line in drawn if (found := thinned(line.points, most))]
     levels = [] if level is None else [level[1]]
-    x_range = span([x for _, xs, _ in thin for x in xs], room=0.0)
-    frame = Frame.around(
-        PANEL, x_range, span([*levels, *(y for _, _, ys in thin for y in ys)]), labels
-    )
+    x_range = span([x for _, found in thin for x, _ in found], room=0.0)
+    y_range = span([*levels, *(y for _, found in thin for _, y in found)])
+    frame = Frame.around(PANEL, x_range, y_range, labels)
     paths = [
-        element("path", d=_polyline(frame, xs, ys), class_=f"line {line.style}")
-        for line, xs, ys in thin
-        if xs
+        element("path", d=_polyline(frame, found), class_=f"line {line.style}")
+        for line, found in thin
     ]
     # A line with a single point has no length and would be invisible.
     dots = [
-        element("path", d=_dots(frame, xs, ys), class_=f"dots large {line.style}")
-        for line, xs, ys in thin
-        if len(xs) == 1
+        element("path", d=_dots(frame, found), class_=f"dots large {line.style}")
+        for line, found in thin
+        if len(found) == 1
     ]
-    named = {line.style: line.name for line, xs, _ in thin if xs}
+    named = {line.style: line.name for line, _ in thin}
     ends = "; ".join(
-        f"{line.name} from {format_number(ys[0])} to {format_number(ys[-1])}"
-        for line, _, ys in thin[:6]
-        if ys
+        f"{line.name} from {format_number(found[0][1])} to {format_number(found[-1][1])}"
+        for line, found in thin[:6]
     )
     content = [frame.draw(), *paths, *dots]
     if level is not None:
@@ -135,23 +133,19 @@ def points(
     diagonal: bool = False,
 ) -> Markup:
     """Draw a scatter plot of at most MAX_POINTS points, evenly spaced in their order."""
-    chosen = [(x, y) for x, y in zip(xs, ys, strict=True) if is_drawable(x) and is_drawable(y)]
+    chosen = _drawable(zip(xs, ys, strict=True))
     chosen = [chosen[k] for k in evenly_spaced(len(chosen), MAX_POINTS)]
     x_range, y_range = span(x for x, _ in chosen), span(y for _, y in chosen)
     if diagonal:
         x_range = y_range = min(x_range[0], y_range[0]), max(x_range[1], y_range[1])
     size = PANEL if diagonal else SMALL
-    frame = Frame.around(size, x_range, y_range, labels, marks=(3, 3))
+    frame = Frame.around(size, x_range, y_range, labels, marks=3)
     line = None
     if diagonal:
         low, high = x_range
-        line = element("path", d=_polyline(frame, [low, high], [low, high]), class_="level")
+        line = element("path", d=_polyline(frame, [(low, low), (high, high)]), class_="level")
     style = "dots first large" if len(chosen) <= 50 else "dots first"
-    dots = (
-        element("path", d=_dots(frame, *zip(*chosen, strict=True)), class_=style)
-        if chosen
-        else None
-    )
+    dots = element("path", d=_dots(frame, chosen), class_=style) if chosen else None
     return _picture(key, size, title, description, frame.draw(), line, dots, _heading(title))
 
 
@@ -161,13 +155,8 @@ def histogram(key: str, title: str, values: Sequence[float], label: str) -> Mark
     low, high = span(finite, room=0.0)
     counts, edges = np.histogram(finite, bins=BINS, range=(low, high))
     shares = 100 * counts / max(1, len(finite))
-    frame = Frame.around(
-        SMALL,
-        (low, high),
-        (0.0, 1.08 * float(shares.max()) or 1.0),
-        (label, "share (%)"),
-        marks=(3, 3),
-    )
+    y_range = (0.0, 1.08 * float(shares.max()) or 1.0)
+    frame = Frame.around(SMALL, (low, high), y_range, (label, "share (%)"), marks=3)
     floor = frame.y.at(0)
     path = "".join(
         _bar(frame.x.at(left), frame.x.at(right), floor, frame.y.at(share))
@@ -198,7 +187,7 @@ def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str])
     low, high = span([0.0, *values])
     y_range = (low if min(values) < 0 else 0.0, high)
     frame = Frame.around(PANEL, (0.0, float(len(values))), y_range, labels)
-    frame = Frame(frame.x, frame.y, *labels, [], frame.y_ticks)
+    frame = replace(frame, x_ticks=[])
     floor = frame.y.at(0)
     path = "".join(
         _bar(frame.x.at(k), frame.x.at(k + 1), floor, frame.y.at(value))
@@ -251,7 +240,7 @@ def heat_map(
         for i in range(0, rows, every)
     ]
     axes = [
-        element("text", labels[1], x=number(left), y="14", class_="label"),
+        element("text", labels[1], x=left, y=14, class_="label"),
         element(
             "text",
             labels[0],
@@ -266,24 +255,11 @@ def _square(x: float, y: float, side: float, value: float, labelled: bool) -> Ma
     if not math.isfinite(value):
         return tick("–", x + side / 2, y + side / 2 + 4)
     level = f"h{heat_level(value)}"
-    rectangle = element(
-        "rect",
-        x=number(x),
-        y=number(y),
-        width=number(side - 1),
-        height=number(side - 1),
-        class_=level,
-    )
+    rectangle = element("rect", x=x, y=y, width=side - 1, height=side - 1, class_=level)
     if not labelled:
         return rectangle
-    text = element(
-        "text",
-        f"{value:.2f}",
-        x=number(x + (side - 1) / 2),
-        y=number(y + side / 2 + 4),
-        class_=f"value mid {level}",
-    )
-    return join(rectangle, text)
+    place = {"x": x + (side - 1) / 2, "y": y + side / 2 + 4}
+    return join(rectangle, element("text", f"{value:.2f}", **place, class_=f"value mid {level}"))
 
 
 def _describe_matrix(values: Sequence[Sequence[float]]) -> str:
@@ -317,29 +293,28 @@ def _bar(left: float, right: float, floor: float, height: float) -> str:
     return f"M{first} {low}V{high}H{last}V{low}Z"
 
 
-def _polyline(frame: Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
-    spots = (
-        f"{number(frame.x.at(x))} {number(frame.y.at(y))}" for x, y in zip(xs, ys, strict=True)
-    )
-    return "M" + "L".join(spots)
+def _places(frame: Frame, points: Iterable[Point]) -> list[str]:
+    return [f"{number(frame.x.at(x))} {number(frame.y.at(y))}" for x, y in points]
 
 
-def _dots(frame: Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
+def _polyline(frame: Frame, points: Iterable[Point]) -> str:
+    return "M" + "L".join(_places(frame, points))
+
+
+def _dots(frame: Frame, points: Iterable[Point]) -> str:
     # Lines of zero length with round caps: a single path for all points keeps the page small.
-    return "".join(
-        f"M{number(frame.x.at(x))} {number(frame.y.at(y))}h0" for x, y in zip(xs, ys, strict=True)
-    )
+    return "".join(f"M{place}h0" for place in _places(frame, points))
 
 
 def _heading(title: str) -> Markup:
-    return element("text", title, x="4", y="14", class_="heading", aria_hidden="true")
+    return element("text", title, x=4, y=14, class_="heading", aria_hidden="true")
 
 
 def _legend(named: dict[str, str]) -> Markup:
     """Draw the legend, right-aligned in the line of the title."""
     parts, right = [], PANEL[0] - 10
     for style, name in reversed(named.items()):
-        parts.append(element("text", name, x=number(right), y="14", class_="tick end"))
+        parts.append(tick(name, right, 14, "end"))
         right -= 6.2 * len(name) + 6
         swatch = f"M{number(right - 16)} 10H{number(right)}"
         parts.append(

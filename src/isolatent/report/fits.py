@@ -18,12 +18,9 @@ from isolatent.evaluation import align_codes, bootstrap, correlation_matrix, lin
 from isolatent.report.figures import evenly_spaced
 from isolatent.report.page import (
     APPROACH_LABELS,
-    Curve,
-    CurvePoint,
     Facts,
     Matrix,
     Page,
-    Scatter,
     Score,
     Section,
 )
@@ -78,7 +75,7 @@ def page_of_fit(
     section = Section(
         "The fit",
         facts=_facts(model),
-        curves=(_curve(model),),
+        curves=(tuple(map(dataclasses.asdict, model.history_)),),
         quality=quality,
         learned=_learned(model),
         truth=tuple(map(float, truth)),
@@ -102,9 +99,7 @@ def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, A
     """Add scores and figures of codes h against true factors z."""
     guaranteed = guarantee["metric"] if guarantee["equivalence"] else None
     one_by_one = guaranteed in ("mcc", "block_mcc")
-    scored = {"unsupervised": h}
-    if np.ndim(x) == 2:
-        scored = {"identity": x, "unsupervised": h}
+    scored = {"identity": x} if np.ndim(x) == 2 else {}
     scores = tuple(
         Score(
             name,
@@ -112,7 +107,7 @@ def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, A
             str(bootstrap(score, z, codes)),
             name == guaranteed and approach == "unsupervised",
         )
-        for approach, codes in scored.items()
+        for approach, codes in (scored | {"unsupervised": h}).items()
         if len(codes) >= 2 * (codes.shape[1] + 2)  # required by a held-out linear fit
         for name, score in SCORES.items()
     )
@@ -121,7 +116,7 @@ def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, A
         section,
         scores=scores,
         correlations=_matrix(correlation_matrix(factors, codes), len(factors)),
-        scatter=Scatter(_matrix(factors, MAX_DRAWN), _matrix(codes, MAX_DRAWN)),
+        scatter=(_matrix(factors, MAX_DRAWN), _matrix(codes, MAX_DRAWN)),
         alignment="assignment" if one_by_one else "linear",
     )
 
@@ -141,14 +136,6 @@ def _subsample(X: Any, factors: Any) -> tuple[Any, npt.NDArray[Any] | None]:
 def _matrix(values: Any, most: int) -> Matrix:
     chosen = np.asarray(values, dtype=float)[evenly_spaced(len(values), most)]
     return tuple(tuple(row) for row in chosen.tolist())
-
-
-def _curve(model: ContrastiveICA) -> Curve:
-    points = tuple(
-        CurvePoint(s.number, s.loss, s.held_out, s.information, s.scale, s.quality)
-        for s in model.history_
-    )
-    return Curve("training", points)
 
 
 def _learned(model: ContrastiveICA) -> tuple[float, ...]:

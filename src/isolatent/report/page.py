@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from pydantic import Field
 
 if TYPE_CHECKING:
     from isolatent.experiments import Row
@@ -14,12 +16,10 @@ __all__ = [
     "VERDICT_SYMBOLS",
     "Comparison",
     "Curve",
-    "CurvePoint",
     "Facts",
     "LatentTraversal",
     "Matrix",
     "Page",
-    "Scatter",
     "Score",
     "Section",
     "Verdict",
@@ -27,6 +27,9 @@ __all__ = [
 
 Facts: TypeAlias = tuple[tuple[str, str], ...]  # labels and texts
 Matrix: TypeAlias = tuple[tuple[float, ...], ...]
+Curve: TypeAlias = tuple[
+    Mapping[str, Any], ...
+]  # fields of isolatent.training.Step after each step
 
 # Labels of the representations that are scored.
 APPROACH_LABELS = {
@@ -75,26 +78,6 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
-    """Measurements after a training step; None where a quantity was not measured."""
-
-    number: int
-    loss: float | None = None
-    held_out: float | None = None
-    information: float | None = None
-    scale: float | None = None
-    quality: float | None = None
-
-
-@dataclass(frozen=True)
-class Curve:
-    """The training curve of one run, with its name in the legend."""
-
-    name: str
-    points: tuple[CurvePoint, ...]
-
-
-@dataclass(frozen=True)
 class Score:
     """A score with its interval or spread.
 
@@ -112,14 +95,6 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Scatter:
-    """True factors and the aligned codes, rows by factors."""
-
-    true: Matrix
-    codes: Matrix
-
-
-@dataclass(frozen=True)
 class LatentTraversal:
     """A row of images for each code, along which that code grows.
 
@@ -132,7 +107,7 @@ class LatentTraversal:
     """
 
     kind: str
-    rows: tuple[str, ...]
+    rows: Annotated[tuple[str, ...], Field(min_length=1)]
     columns: int
     size: int
     spreads: tuple[float, ...] = ()
@@ -148,11 +123,11 @@ class Section:
         facts: Short statements, label and text.
         scores: Scores of codes whose true factors are known.
         intervals: The scores of each run with their confidence intervals; the label is the run.
-        curves: Training curves, one for each run.
+        curves: The training steps of each run.
         quality: Name of the curves' ``quality``, for the axis.
         correlations: |corr| of true factors (rows) and aligned codes (columns). For a categorical
             factor, the square root of the share of variance between its values.
-        scatter: True factors and aligned codes.
+        scatter: True factors and aligned codes, rows by factors.
         factors: Names of the true factors, if they have any.
         categories: Names of the categorical factors.
         alignment: How the codes were aligned: ``"assignment"``, ``"linear"`` or empty.
@@ -175,7 +150,7 @@ class Section:
     curves: tuple[Curve, ...] = ()
     quality: str = "score"
     correlations: Matrix = ()
-    scatter: Scatter | None = None
+    scatter: tuple[Matrix, Matrix] | None = None
     factors: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     alignment: str = ""

@@ -11,6 +11,7 @@ from typing import Any
 
 from isolatent.experiments.results import Row
 from isolatent.files import atomic_write
+from isolatent.report.records import Results
 from isolatent.report.tables import score_name
 
 __all__ = ["find_sweep", "has_matplotlib", "marginal_distances", "split_panels", "write_figure"]
@@ -79,13 +80,23 @@ def split_panels(series: Series) -> dict[str, Series]:
     return found
 
 
-def marginal_distances(records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the distance of each cell's marginal from uniform, where the runs measured it."""
-    found = {
-        str(record["cell"]): (record.get("measures") or {}).get("total_variation")
-        for record in records
-    }
-    return {cell: float(value) for cell, value in found.items() if value is not None}
+def marginal_distances(results: Sequence[Results]) -> dict[str, dict[str, float]]:
+    """Return the distance of each cell's marginal from uniform, where the runs measured it.
+
+    Args:
+        results: The result of :func:`isolatent.report.read_results`.
+
+    Returns:
+        For each experiment, the distances by cell.
+    """
+    distances: dict[str, dict[str, float]] = {}
+    for experiment, records in results:
+        own = distances.setdefault(str(experiment["name"]), {})
+        for record in records:
+            value = (record.get("measures") or {}).get("total_variation")
+            if value is not None:
+                own[str(record["cell"])] = float(value)
+    return distances
 
 
 def write_figure(
@@ -101,8 +112,7 @@ def write_figure(
     Args:
         rows: The result of :func:`isolatent.experiments.tabulate`.
         path: A .png file, which is replaced.
-        distances: The result of :func:`marginal_distances` for some experiments; drawn on a second
-            axis of a sweep.
+        distances: The result of :func:`marginal_distances`; drawn on a second axis of a sweep.
     """
     if not has_matplotlib():
         raise ValueError("a figure needs matplotlib: pip install 'isolatent[bench]'")
@@ -143,7 +153,7 @@ def write_figure(
 
 
 def _score_label(rows: Sequence[Row]) -> str:
-    return " or ".join(f"{score_name(m)}" for m in dict.fromkeys(r.metric for r in rows)) + " [%]"
+    return " or ".join(dict.fromkeys(score_name(row.metric) for row in rows)) + " [%]"
 
 
 def _draw_rows(ax: Any, rows: list[Row]) -> None:

@@ -12,8 +12,10 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from pydantic import TypeAdapter, ValidationError
+
 from isolatent.experiments.store import Store
-from isolatent.report.page import Curve, CurvePoint, LatentTraversal, Matrix, Scatter
+from isolatent.report.page import Curve, LatentTraversal, Matrix
 
 __all__ = [
     "Record",
@@ -29,6 +31,8 @@ __all__ = [
 
 Record: TypeAlias = Mapping[str, Any]
 Results: TypeAlias = tuple[Mapping[str, Any], Sequence[Record]]  # an experiment and its records
+
+TRAVERSAL = TypeAdapter(LatentTraversal)
 
 
 def read_results(directory: str | os.PathLike[str]) -> list[Results]:
@@ -48,45 +52,29 @@ def read_results(directory: str | os.PathLike[str]) -> list[Results]:
 
 
 def read_curve(record: Record) -> Curve:
-    """Return the training curve of a run."""
+    """Return the training steps of a run."""
     steps = record.get("curve")
-    points = tuple(
-        CurvePoint(
-            int(step["number"]),
-            *(
-                read_number(step.get(name))
-                for name in ("loss", "held_out", "information", "scale", "quality")
-            ),
-        )
+    return tuple(
+        step
         for step in (steps if isinstance(steps, Sequence) else ())
         if isinstance(step, Mapping) and read_number(step.get("number")) is not None
     )
-    return Curve(f"seed {record.get('seed', '?')}", points)
 
 
-def read_scatter(value: Any) -> Scatter | None:
+def read_scatter(value: Any) -> tuple[Matrix, Matrix] | None:
     """Return true factors and aligned codes."""
     if not isinstance(value, Mapping):
         return None
     true, codes = _matrix(value.get("true")), _matrix(value.get("recovered"))
-    return Scatter(true, codes) if true and len(true) == len(codes) else None
+    return (true, codes) if true and len(true) == len(codes) else None
 
 
 def read_traversal(record: Record) -> LatentTraversal | None:
     """Return the images along each code, which a record holds under ``"strips"``."""
-    value = record.get("strips")
-    if not isinstance(value, Mapping) or not isinstance(value.get("rows"), list | tuple):
+    try:
+        return TRAVERSAL.validate_python(record.get("strips"))
+    except ValidationError:
         return None
-    columns, size = (read_number(value.get(name)) for name in ("columns", "size"))
-    if not value["rows"] or columns is None or size is None:
-        return None
-    return LatentTraversal(
-        str(value.get("kind")),
-        tuple(map(str, value["rows"])),
-        int(columns),
-        int(size),
-        _flat(value.get("spreads") or []),
-    )
 
 
 def read_weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -49,7 +49,7 @@ VERDICT_KINDS = {
 }
 
 
-def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
+def page_of_runs(results: Sequence[Results]) -> Page:
     """Return a page with every cell of some experiments, compared with the published scores.
 
     A record is the result of :func:`isolatent.experiments.execute`; missing fields are not shown.
@@ -57,7 +57,6 @@ def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
 
     Args:
         results: Experiments and their records, as :func:`read_results` returns them.
-        title: The page's heading; the experiments' names if empty.
 
     Example:
         >>> paper = {"unsupervised": {"mcc": {"value": 99.0}}}
@@ -70,7 +69,7 @@ def page_of_runs(results: Sequence[Results], title: str = "") -> Page:
     parts = list(_comparisons_and_sections(results, several=len(names) > 1))
     table = tuple(compared for comparisons, _ in parts for compared in comparisons)
     return Page(
-        title or ", ".join(names) or "Report of runs",
+        ", ".join(names) or "Report of runs",
         (*_titles_and_notes(results), *_summary(table)),
         table,
         tuple(section for _, section in parts),
@@ -135,7 +134,7 @@ def _section(
         facts=_facts(spec, records, compared, shown),
         scores=_scores(records, rows, _guaranteed_metric(shown)),
         intervals=tuple(_intervals(records, compared.approach)),
-        curves=tuple(c for record in records if (c := read_curve(record)).points),
+        curves=tuple(curve for record in records if (curve := read_curve(record))),
         quality=score_name(QUALITY_METRIC),
         correlations=read_absolute(shown.get("correlation")),
         scatter=read_scatter(shown.get("scatter")),

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 
+from isolatent.experiments.latent_traversal import DEAD
 from isolatent.report import figures
 from isolatent.report.axes import is_drawable
 from isolatent.report.elements import Markup, element, facts_list, figure, join, part
-from isolatent.report.factors import codes_part, factors_part, traversal_part
 from isolatent.report.figures import Line
 from isolatent.report.page import Curve, Section
+from isolatent.report.records import read_number
 from isolatent.report.tables import intervals_part, score_name, scores_part, verdict_mark
 from isolatent.theory.assumptions import ASSUMPTION_KINDS
 
 __all__ = ["render_section"]
+
+MAX_PANELS = 20  # of small multiples
+RULED_COLUMNS = 9  # images in a row between which the style sheet draws lines
+ALIGNMENTS = {
+    "assignment": "after the optimal assignment, with positive signs",
+    "linear": "after a linear regression fitted to other observations",
+}
+TRAVERSAL_KINDS = {
+    "decoded": "the decoder’s output",
+    "nearest": "the stored image with the nearest codes (the varied code has the largest weight)",
+}
 
 
 def render_section(section: Section, anchor: str, folded: bool) -> Markup:
@@ -26,27 +37,22 @@ def render_section(section: Section, anchor: str, folded: bool) -> Markup:
         anchor: The id of the element, with which the ids inside begin.
         folded: Whether everything but heading, verdict and facts is hidden at first.
     """
-    parts = [
-        shown
-        for shown in (
-            scores_part(section),
-            intervals_part(section),
-            _training_part(section, anchor),
-            factors_part(section, anchor),
-            traversal_part(section, anchor),
-            codes_part(section, anchor),
-            _weights_part(section, anchor),
-            _guarantee_part(section),
-            _command_part(section, anchor),
-        )
-        if shown is not None
-    ]
-    body: tuple[Markup, ...] = tuple(parts)
-    if folded and parts:
+    body: tuple[Markup | None, ...] = (
+        scores_part(section),
+        intervals_part(section),
+        _training_part(section, anchor),
+        _factors_part(section, anchor),
+        _traversal_part(section, anchor),
+        _codes_part(section, anchor),
+        _weights_part(section, anchor),
+        _guarantee_part(section),
+        _command_part(section, anchor),
+    )
+    if folded and any(body):
         summary = element(
             "summary", f"Curves, factors, guarantee and specification of {section.name}"
         )
-        body = (element("details", summary, *parts, class_="fold"),)
+        body = (element("details", summary, *body, class_="fold"),)
     return element(
         "section",
         element("h2", section.name, id=f"{anchor}-name"),
@@ -64,57 +70,162 @@ def render_section(section: Section, anchor: str, folded: bool) -> Markup:
 
 
 def _training_part(section: Section, anchor: str) -> Markup | None:
-    curves = [curve for curve in section.curves if curve.points]
-    in_nats = any(p.information is not None for curve in curves for p in curve.points)
-    several = len(curves) > 1
+    several = len(section.curves) > 1
 
     def lines(field: str, name: str, style: str = "first") -> list[Line]:
-        return [line for curve in curves if (line := _line(curve, field, name, style, several))]
+        style = f"{style} thin" if several else style
+        measured = (_measured(curve, field) for curve in section.curves)
+        return [Line(name, points, style) for points in measured if points]
 
-    unit = " (nats)" if in_nats else ""
+    held_out, information = (
+        lines("held_out", "held out", "second"),
+        lines("information", "information"),
+    )
+    unit = " (nats)" if information else ""
     truth = ("true", section.truth[0]) if len(set(section.truth)) == 1 else None
-    panels = []
-    for title, drawn, label, level in (
-        (
-            "Loss",
-            lines("loss", "training") + lines("held_out", "held out", "second"),
-            f"loss{unit}",
-            None,
-        ),
-        ("Quality", lines("quality", "quality"), section.quality, None),
-        ("Information", lines("information", "information"), "information (nats)", None),
-        ("Scale", lines("scale", "learned"), "scale", truth),
-    ):
-        if drawn:
-            key = f"{anchor}-{title.lower()}"
-            panels.append(figures.lines(key, title, drawn, ("step", label), level=level))
+    panels = [
+        figures.lines(
+            *(f"{anchor}-{title.lower()}", title, drawn, ("step", label)),
+            level=truth if title == "Scale" else None,
+        )
+        for title, drawn, label in (
+            ("Loss", lines("loss", "training") + held_out, f"loss{unit}"),
+            ("Quality", lines("quality", "quality"), section.quality),
+            ("Information", information, "information (nats)"),
+            ("Scale", lines("scale", "learned"), "scale"),
+        )
+        if drawn
+    ]
     if not panels:
         return None
     caption = "Training curves"
     if several:
-        caption += f", one line for each of {len(curves)} runs"
-    if any(p.held_out is not None for curve in curves for p in curve.points):
+        caption += f", one line for each of {len(section.curves)} runs"
+    if held_out:
         caption += (
             ". The held-out loss contrasts all held-out pairs at once, so its level may differ "
             "from that of a training batch"
         )
-    if in_nats:
+    if information:
         caption += (
             ". Information is the lower bound log B − loss on the mutual information of a pair"
         )
     return part("Training", figure(f"{anchor}-training", f"{caption}.", *panels, class_="panels"))
 
 
-def _line(curve: Curve, field: str, name: str, style: str, several: bool) -> Line | None:
-    known = [
-        (float(point.number), float(value))
-        for point in curve.points
-        if (value := getattr(point, field)) is not None and math.isfinite(value)
-    ]
-    if not known:
+def _measured(curve: Curve, field: str) -> list[tuple[float, float]]:
+    """Return the steps at which a quantity was measured, and its values."""
+    values = ((float(step["number"]), read_number(step.get(field))) for step in curve)
+    return [(number, value) for number, value in values if value is not None]
+
+
+def _factors_part(section: Section, anchor: str) -> Markup | None:
+    """Return the correlation matrix, and scatter plots of true factors and aligned codes."""
+    shown: list[Markup] = []
+    alignment = ALIGNMENTS.get(section.alignment, section.alignment)
+    how = f", {alignment}" if alignment else ""
+    if section.correlations and section.correlations[0]:
+        matrix = figures.heat_map(
+            f"{anchor}-correlations",
+            "Correlations of true and recovered factors",
+            section.correlations,
+            ("true factor", "code" if section.traversal else "recovered factor"),
+            section.factors,
+        )
+        caption = f"|Correlation| of each true factor with each recovered factor{how}."
+        if section.traversal:
+            caption = "|Rank correlation| of each true factor with each code."
+            if section.categories:
+                caption += (
+                    f" For a categorical factor ({', '.join(section.categories)}): the square root "
+                    "of the share of the variance of a code’s ranks between categories."
+                )
+        shown.append(figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
+    if section.scatter is not None:
+        columns = list(zip(*(zip(*rows, strict=True) for rows in section.scatter), strict=False))
+        panels = [
+            figures.points(
+                f"{anchor}-factor{k + 1}",
+                f"Factor {k + 1}",
+                true,
+                code,
+                ("true", "recovered"),
+                f"Factor {k + 1}, {len(true)} points: recovered against true{how}.",
+            )
+            for k, (true, code) in enumerate(columns[:MAX_PANELS])
+        ]
+        caption = f"Recovered against true factors{how}." + _truncation(len(columns), "factors")
+        shown.append(figure(f"{anchor}-scatter", caption, *panels, class_="small panels"))
+    return part("True and recovered factors", *shown) if shown else None
+
+
+def _codes_part(section: Section, anchor: str) -> Markup | None:
+    """Return a histogram of each code."""
+    if not section.codes:
         return None
-    xs, ys = zip(*known, strict=True)
-    return Line(name, xs, ys, f"{style} thin" if several else style)
+    columns = list(zip(*section.codes, strict=True))
+    panels = [
+        figures.histogram(f"{anchor}-code{k + 1}", f"Code {k + 1}", column, f"code {k + 1}")
+        for k, column in enumerate(columns[:MAX_PANELS])
+    ]
+    caption = f"Distribution of each code over {len(section.codes)} observations."
+    caption += _truncation(len(columns), "codes")
+    return part("Codes", figure(f"{anchor}-codes", caption, *panels, class_="small panels"))
+
+
+def _truncation(count: int, what: str) -> str:
+    return "" if count <= MAX_PANELS else f" The first {MAX_PANELS} of {count} {what}."
+
+
+def _traversal_part(section: Section, anchor: str) -> Markup | None:
+    """Return a row of images for each code, named by the factor with which it correlates most."""
+    traversal = section.traversal
+    if traversal is None or not traversal.rows:
+        return None
+    rows = [
+        element(
+            "div",
+            element("p", f"Code {k + 1}{(label := _code_label(section, k))}"),
+            element(
+                "div",
+                element(
+                    "img",
+                    src=f"data:image/png;base64,{row}",
+                    alt=f"Traversal of code {k + 1}{label}",
+                    width=str(traversal.columns * traversal.size),
+                    height=str(traversal.size),
+                ),
+                class_="row nine" if traversal.columns == RULED_COLUMNS else "row",
+            ),
+        )
+        for k, row in enumerate(traversal.rows)
+    ]
+    caption = (
+        "Each row varies one code from its 2nd to its 98th percentile and keeps the other codes at "
+        "those of a central image. Each image is "
+        f"{TRAVERSAL_KINDS.get(traversal.kind, traversal.kind)}."
+    )
+    if section.correlations and section.factors:
+        caption += " The label names the factor with the largest correlation."
+    if min(traversal.spreads, default=1.0) < DEAD:
+        caption += (
+            f" A code is inactive if its standard deviation is below {100 * DEAD:g} % of the "
+            "largest; its correlations carry little information."
+        )
+    shown = figure(f"{anchor}-traversal", caption, *rows, class_="traversal")
+    return part("Latent traversals", shown)
+
+
+def _code_label(section: Section, code: int) -> str:
+    """Say that a code is inactive, or name the factor with which it correlates most."""
+    spreads = section.traversal.spreads if section.traversal is not None else ()
+    if code < len(spreads) and spreads[code] < DEAD:
+        return f": inactive, {spreads[code]:.2g} of the largest standard deviation"
+    column = [row[code] for row in section.correlations if code < len(row)]
+    if not column or len(section.factors) != len(column):
+        return ""
+    best = max(range(len(column)), key=column.__getitem__)
+    return f": {section.factors[best]} ({column[best]:.2f})"
 
 
 def _weights_part(section: Section, anchor: str) -> Markup | None:
@@ -161,17 +272,14 @@ def _guarantee_part(section: Section) -> Markup | None:
         head = join(
             element("strong", "No guarantee: "), gap or "no theorem is known for these assumptions"
         )
-    assumptions = [a for a in card.get("assumptions") or () if isinstance(a, Mapping)]
+    assumptions = [
+        (str(a.get("kind")), str(a.get("text", "")))
+        for a in card.get("assumptions") or ()
+        if isinstance(a, Mapping)
+    ]
     items = [
-        element(
-            "li",
-            element(
-                "span", ASSUMPTION_KINDS.get(str(a.get("kind")), str(a.get("kind"))), class_="kind"
-            ),
-            " ",
-            str(a.get("text", "")),
-        )
-        for a in assumptions
+        element("li", element("span", ASSUMPTION_KINDS.get(kind, kind), class_="kind"), " ", text)
+        for kind, text in assumptions
     ]
     blocks = card.get("blocks")
     facts = tuple(

@@ -147,14 +147,10 @@ def scores_part(section: Section) -> Markup | None:
     """Return the table of scores: representations in rows, metrics in columns."""
     if not section.scores:
         return None
-    metrics, labels = _metrics_and_labels(section.scores)
-    table = _score_table(
-        [score_name(metric) for metric in metrics],
-        {label: [_find(section.scores, label, metric) for metric in metrics] for label in labels},
-    )
+    table = _score_table({(s.label, score_name(s.metric)): s for s in section.scores})
     note = None
-    if guaranteed := {score.metric for score in section.scores if score.guaranteed}:
-        listed = ", ".join(score_name(metric) for metric in metrics if metric in guaranteed)
+    if guaranteed := dict.fromkeys(s.metric for s in section.scores if s.guaranteed):
+        listed = ", ".join(map(score_name, guaranteed))
         note = element("p", f"In bold: {listed}, the metric of the guarantee.")
     return part("Scores", scrolling(f"Scores of {section.name}", table), note)
 
@@ -163,14 +159,7 @@ def intervals_part(section: Section) -> Markup | None:
     """Return the table of intervals: metrics in rows, since they are many, runs in columns."""
     if not section.intervals:
         return None
-    metrics, runs = _metrics_and_labels(section.intervals)
-    table = _score_table(
-        runs,
-        {
-            score_name(name): [_find(section.intervals, run, name) for run in runs]
-            for name in metrics
-        },
-    )
+    table = _score_table({(score_name(s.metric), s.label): s for s in section.intervals})
     note = (
         "Scores of each run with 95 % bootstrap intervals, in per cent. An interval covers the "
         "sampling of the test points; the variation between trainings is that between the runs."
@@ -179,30 +168,23 @@ def intervals_part(section: Section) -> Markup | None:
     return part("Runs", shown, element("p", note))
 
 
-def _metrics_and_labels(scores: Sequence[Score]) -> tuple[list[str], list[str]]:
-    """Return the distinct metrics and labels in their order."""
-    return (
-        list(dict.fromkeys(score.metric for score in scores)),
-        list(dict.fromkeys(score.label for score in scores)),
-    )
-
-
-def _find(scores: Sequence[Score], label: str, metric: str) -> Score | None:
-    return next((score for score in scores if (score.label, score.metric) == (label, metric)), None)
-
-
-def _score_table(columns: list[str], rows: dict[str, list[Score | None]]) -> Markup:
+def _score_table(scores: Mapping[tuple[str, str], Score]) -> Markup:
+    """Return the table of scores by row and column."""
+    rows = dict.fromkeys(row for row, _ in scores)
+    columns = dict.fromkeys(column for _, column in scores)
     heads = (element("th", name, scope="col", class_="number") for name in columns)
+    lines = (
+        element(
+            "tr",
+            element("th", row, scope="row"),
+            *(_score_cell(scores.get((row, column))) for column in columns),
+        )
+        for row in rows
+    )
     return element(
         "table",
         element("thead", element("tr", element("td"), *heads)),
-        element(
-            "tbody",
-            *(
-                element("tr", element("th", name, scope="row"), *map(_score_cell, scores))
-                for name, scores in rows.items()
-            ),
-        ),
+        element("tbody", *lines),
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures of factors and codes, above all latent traversals of models of images."""
+"""Sections: figures of factors and codes, above all latent traversals of models of images."""
 
 import re
 
