@@ -17,6 +17,7 @@ from isolatent.experiments.latent_traversal import encode_png
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+PACKAGE = ROOT / "src" / "isolatent"
 DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 EACH = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 EXAMPLE = re.compile(r"(<!-- not run: .+? -->\n)?```python\n(.*?)```", re.DOTALL)
@@ -134,6 +135,19 @@ def test_names_in_documents_exist(path):
             if not hasattr(value, part):  # a module that its package does not import
                 importlib.import_module("isolatent." + ".".join(parts[: k + 1]))
             value = getattr(value, part)
+
+
+def test_the_table_of_packages_lists_every_module_once():
+    text = text_of(ROOT / "docs/architecture.md")
+    rows = dict(re.findall(r"^\| `(\w+)` \| .*? \| (.*) \|$", text, re.MULTILINE))
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= set(rows)
+    for package in packages:
+        entries = sorted((PACKAGE / package).iterdir())
+        modules = {p.stem for p in entries if p.suffix == ".py" and p.stem != "__init__"}
+        folders = {f"{p.name}/" for p in entries if p.is_dir() and p.name != "__pycache__"}
+        listed = re.findall(r"`([a-z_0-9]+/?)`", re.sub(r"\([^)]*\)", "", rows[package]))
+        assert sorted(listed) == sorted(modules | folders), package
 
 
 # Figures

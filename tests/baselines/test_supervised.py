@@ -7,9 +7,9 @@ import pytest
 import torch
 from sklearn.base import clone
 
+from isolatent import inference
 from isolatent.baselines import SupervisedEncoder, supervised
 from isolatent.datasets import FactorArray, LaplaceTransitions, render_sprites
-from isolatent.encoders import chunks
 from isolatent.evaluation import linear_r2, mcc
 from isolatent.pairs import FactorPairs, WorldPairs
 from isolatent.worlds import Box, Euclidean, InvertibleMLP, Laplace, Normal, Sphere, Uniform, World
@@ -96,7 +96,7 @@ def sprites(places=6):
 def test_images_with_a_grid_of_factors_are_learned_from_pairs(monkeypatch):
     """Codes without information have R² = 0; after 100 small batches it is above 0.8."""
     monkeypatch.setattr(supervised, "HELD_OUT_POINTS", 128)
-    monkeypatch.setattr(chunks, "CHUNK_NUMBERS", 50 * 64 * 64)  # several chunks per encoding
+    monkeypatch.setattr(inference, "CHUNK_NUMBERS", 50 * 64 * 64)  # several chunks per encoding
     pairs = FactorPairs(sprites(), LaplaceTransitions())
     model = SupervisedEncoder(
         3, space="box", encoder="conv", max_steps=100, batch_size=33, learning_rate=2e-3
