@@ -52,11 +52,14 @@ class Guarantee:
         consequence: What follows besides, and what the data must show for it.
         blocks: Codes whose learned weights cannot be told apart, where weights were given and
             tell blocks apart.
+        objective: The loss that training ended with, where a model was trained.
+        calibration: The calibration that was applied to its codes, if any.
+        warnings: What training showed to contradict the claim, such as a loss that saturated.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
         no guarantee: NCE needs a constant or learned potential for the conditional's normaliser
-          score      linear_r2
+          score       linear_r2
     """
 
     equivalence: str | None
@@ -66,6 +69,9 @@ class Guarantee:
     gap: str = ""
     consequence: str = ""
     blocks: tuple[tuple[int, ...], ...] | None = None
+    objective: str = ""
+    calibration: str = ""
+    warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -85,16 +91,23 @@ class Guarantee:
                 ("score", self.metric),
                 ("theorem", self.reference),
                 ("besides", self.consequence),
+                ("trained", self.objective),
+                ("calibrated", self.calibration),
+                *(("warning", warning) for warning in self.warnings),
             )
             if text
         ]
-        return "\n".join([claim, *(f"  {label:<9}  {text}" for label, text in rows)])
+        return "\n".join([claim, *(f"  {label:<10}  {text}" for label, text in rows)])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         blocks = None if self.blocks is None else [list(block) for block in self.blocks]
         assumptions = [asdict(assumption) for assumption in self.assumptions]
-        return asdict(self) | {"assumptions": assumptions, "blocks": blocks}
+        return asdict(self) | {
+            "assumptions": assumptions,
+            "blocks": blocks,
+            "warnings": list(self.warnings),
+        }
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Guarantee:
@@ -103,6 +116,7 @@ class Guarantee:
         changed = {
             "assumptions": tuple(Assumption(**assumption) for assumption in d["assumptions"]),
             "blocks": None if blocks is None else tuple(tuple(block) for block in blocks),
+            "warnings": tuple(d.get("warnings", ())),
         }
         return cls(**{**d, **changed})
 
@@ -185,7 +199,7 @@ def derive_guarantee(
         ('signed permutation and scaling', 'mcc')
         >>> print(derive_guarantee(Beliefs("sphere", "unknown"), potentials="none"))
         no guarantee: the theorems need a uniform marginal, or learned potentials
-          score      linear_r2
+          score       linear_r2
         >>> derive_guarantee(Beliefs("sphere", "unknown")).equivalence
         'orthogonal map'
         >>> anisotropic = Beliefs("sphere", conditional="anisotropic")
