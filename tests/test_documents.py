@@ -150,6 +150,13 @@ def test_the_table_of_packages_lists_every_module_once():
         assert sorted(listed) == sorted(modules | folders), package
 
 
+def test_the_table_of_claims_is_that_of_the_code():
+    fill_theory = script("fill_theory")
+    text = text_of(ROOT / "docs/theory.md")
+    assert fill_theory.BLOCK.search(text)
+    assert fill_theory.fill(text) == text
+
+
 # Figures
 
 

@@ -86,7 +86,31 @@ def everything():
         (UNEQUAL, {"weights": [5, 5, 9]}, "block-orthogonal map", "block_r2", "Rusak"),
         (UNEQUAL, {"weights": [5, 7, 9]}, "signed permutation", "mcc", "Rusak"),
         (("euclidean", "normal", "normal"), LEARNED, "affine map", "linear_r2", "Matthes"),
-        (("euclidean", "unknown", "laplace"), LEARNED, "affine map", "linear_r2", "Matthes"),
+        (
+            ("euclidean", "unknown", "laplace"),
+            LEARNED,
+            "signed permutation and scaling",
+            "mcc",
+            "Matthes",
+        ),
+        (("hollowball", "uniform", "normal"), LEARNED, "affine map", "linear_r2", "Matthes"),
+        (
+            ("hollowball", "unknown", "laplace"),
+            LEARNED,
+            "signed permutation and scaling",
+            "mcc",
+            "Matthes",
+        ),
+        (BOX, {"head": "free"}, "affine map", "linear_r2", "Theorem 5"),
+        (
+            ("box", "uniform", "laplace"),
+            {"head": "free"},
+            "signed permutation and scaling",
+            "mcc",
+            "Theorem 6",
+        ),
+        (("sphere", "unknown", "vmf"), LEARNED, "orthogonal map", "linear_r2", "derived here"),
+        (UNEQUAL, {"loss": "nce", **LEARNED}, "block-orthogonal map", "linear_r2", "derived here"),
         (("euclidean", "unknown", "anisotropic"), LEARNED, "affine map", "linear_r2", "Matthes"),
         (
             ("box", "unknown", "laplace"),
@@ -137,8 +161,11 @@ def test_learned_potentials_replace_uniformity(beliefs, marginal):
         (("box", "unknown", "normal"), {}, "a uniform marginal, or learned potentials"),
         (BOX, {"similarity": "dot"}, "Lp with p = 2 instead of the dot product"),
         (BOX, {"similarity_p": 1}, "Lp with p = 2 instead of Lp with p = 1"),
-        (BOX, {"head": "free"}, "convex body: a box head instead of a free one"),
-        (BOX, {"head": "sphere"}, "convex body: a box head instead of a sphere one"),
+        (BOX, {"head": "sphere"}, "convex body or R^n: a box head instead of a sphere one"),
+        (BOX, {"scale": "fixed"}, "scale of the similarity is fixed"),
+        (SPHERE, {"scale": "fixed"}, "scale of the similarity is fixed"),
+        (BOX, {"equal_weights": False}, "fixed and unequal, but the conditional has one"),
+        (UNEQUAL, {"equal_weights": False}, "fixed and unequal"),
         (BOX, {"loss": "scl", "potentials": "constant"}, "SCL needs learned potentials"),
         (("box", "uniform", "gennorm"), {"p": 3, "similarity_p": 3.5}, "p = 3 instead of"),
         (("box", "uniform", "laplace"), {"similarity": "weighted"}, "p = 1 instead of Lp with p ="),
@@ -151,7 +178,7 @@ def test_learned_potentials_replace_uniformity(beliefs, marginal):
         (("euclidean", "normal", "normal"), {}, "a uniform marginal, or learned potentials"),
         (("euclidean", "normal", "normal"), {"head": "box", **LEARNED}, "in R^n: a free head"),
         (("cubegrid", "uniform", "normal"), {}, "connected"),
-        (("hollowball", "uniform", "normal"), {}, "not convex"),
+        (("hollowball", "uniform", "normal"), {}, "connected but not convex"),
     ],
 )
 def test_one_condition_less(beliefs, options, gap):
@@ -330,3 +357,54 @@ def test_a_guarantee_cannot_contradict_itself():
         Assumption("the mixing is injective", "hope")
     with pytest.raises(TypeError, match="weights must be a sequence"):
         weight_blocks(2.0)
+
+
+def test_codes_of_a_box_may_be_unbounded_with_a_missing_step():
+    free, boxed = derive(BOX, head="free"), derive(BOX)
+    assert any("missing step" in a.text and a.kind == "faith" for a in free.assumptions)
+    assert not any("missing step" in a.text for a in boxed.assumptions)
+    assert "MCC) is not to be expected" in free.consequence
+    assert derive(BOX, head="free", scale="fixed").equivalence == "affine map"  # codes take it up
+
+
+def claimed_by_the_papers(beliefs, loss, potentials, head):
+    """The table of theorems, written out a second time: the claim, or None."""
+    space, marginal, conditional = beliefs
+    exponent = {"normal": 2, "laplace": 1, "gennorm": 3, "anisotropic": 2, "vmf": None}[conditional]
+    uniform, learned = marginal == "uniform", potentials == "learned"
+    if space == "cubegrid" or loss == "alignuniform":
+        return None
+    if space == "euclidean" and uniform:
+        return None
+    if not uniform and not learned:
+        return None
+    if space == "hollowball" and not learned:
+        return None
+    if loss in ("nce", "scl", "nwj") and potentials == "none":
+        return None
+    wavers = space == "box" or (space == "sphere" and conditional == "anisotropic")
+    if loss in ("nce", "scl", "nwj") and wavers and not learned:
+        return None
+    if loss == "aninfonce" and exponent not in (2, None):
+        return None  # its similarity has p = 2
+    if space == "sphere":
+        if head not in (None, "sphere") or conditional not in ("vmf", "anisotropic"):
+            return None
+        return "orthogonal map" if conditional == "vmf" else "block-orthogonal map"
+    if head not in {"box": (None, "box", "free")}.get(space, (None, "free")):
+        return None
+    return "affine map" if exponent == 2 else "signed permutation and scaling"
+
+
+def test_a_sample_of_cards_agrees_with_the_theorems():
+    combinations = [*itertools.product(BELIEFS, LOSSES, POTENTIALS, (None, *HEADS))]
+    chosen = np.random.default_rng(0).choice(len(combinations), 200, replace=False)
+    claims = set()
+    for index in chosen:
+        beliefs, loss, potentials, head = combinations[index]
+        p = 3 if beliefs[2] == "gennorm" else None
+        card = derive(beliefs, p=p, loss=loss, potentials=potentials, head=head)
+        expected = claimed_by_the_papers(beliefs, loss, potentials, head)
+        assert card.equivalence == expected, combinations[index]
+        claims.add(expected)
+    assert len(claims) >= 4  # the sample is not all of one kind

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import isolatent as iso
-from isolatent.contrast import ConstantPotential, NetworkPotential
+from isolatent.contrast import NCE, ConstantPotential, Dot, InfoNCE, Lp, NetworkPotential
 from isolatent.encoders import BoxHead, SphereHead, Straightening
 from isolatent.theory import CONDITIONALS, MARGINALS, SPACES, Beliefs, derive_guarantee
 from isolatent.training.assembly import (
@@ -157,3 +157,62 @@ def test_where_a_saturated_loss_exists(loss, beliefs, batch_size, exists):
 def test_wrong_arguments(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def potential():
+    return NetworkPotential(3)
+
+
+@pytest.mark.parametrize(
+    ("beliefs", "loss", "gap"),
+    [
+        (Beliefs("sphere"), InfoNCE(Dot(scale=1.0)), "scale of the similarity is fixed"),
+        (Beliefs("sphere"), InfoNCE(Lp(2, weights=[1.0, 2.0, 50.0])), "is fixed"),
+        (Beliefs("box", conditional="laplace"), InfoNCE(Lp(1, weights=1.0)), "is fixed"),
+        (
+            Beliefs("box", conditional="laplace"),
+            NCE(Lp(1, learn_weights=True), potential=potential()),
+            "learned potentials of anchors and positives",
+        ),
+        (
+            Beliefs("sphere", "unknown"),
+            InfoNCE(Dot(learn_scale=True), symmetric=False, potential=potential()),
+            "a uniform marginal, or learned potentials",
+        ),
+        (
+            Beliefs("sphere", "unknown"),
+            InfoNCE(Dot(learn_scale=True), potential_pos=potential()),
+            "a uniform marginal, or learned potentials",
+        ),
+    ],
+)
+def test_loss_modules_that_the_theorems_do_not_cover_have_no_guarantee(beliefs, loss, gap):
+    card = guarantee_of(beliefs, loss, n_components=3)
+    assert card.equivalence is None
+    assert gap in card.gap
+
+
+@pytest.mark.parametrize(
+    ("beliefs", "loss", "options"),
+    [
+        (Beliefs("sphere"), InfoNCE(Dot(learn_scale=True)), {}),
+        (Beliefs("sphere"), InfoNCE(Dot(scale=1.0)), {"learns_size": True}),
+        (
+            Beliefs("sphere", "unknown"),
+            InfoNCE(Dot(learn_scale=True), symmetric=False, potential_pos=potential()),
+            {},
+        ),
+        (
+            Beliefs("sphere", "unknown"),
+            InfoNCE(Dot(learn_scale=True), potential=potential(), potential_pos=potential()),
+            {},
+        ),
+        (Beliefs("sphere"), NCE(Dot(learn_scale=True), potential_pos=ConstantPotential()), {}),
+        (Beliefs("sphere"), NCE(Dot(learn_scale=True), potential=potential()), {}),
+        (Beliefs("euclidean", conditional="laplace"), InfoNCE(Lp(1)), {"learned": True}),
+    ],
+)
+def test_loss_modules_that_the_theorems_cover_have_a_guarantee(beliefs, loss, options):
+    if options.pop("learned", False):
+        loss.potential, loss.potential_pos = potential(), potential()
+    assert guarantee_of(beliefs, loss, n_components=3, **options).equivalence

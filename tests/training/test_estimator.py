@@ -61,7 +61,7 @@ def test_a_seed_determines_the_model():
         {"space": "hollowball"},
         {"marginal": "unknown"},
         {"marginal": "unknown", "potentials": "none"},
-        {"loss": iso.InfoNCE(iso.Dot())},
+        {"loss": iso.InfoNCE(iso.Dot(learn_scale=True))},
         {"encoder": nn.Linear(3, 3)},
     ],
 )

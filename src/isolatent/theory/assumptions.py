@@ -12,6 +12,7 @@ __all__ = ["LOSSES", "SIMILARITIES", "Assumption", "ModelTraits", "assumptions_o
 
 SIMILARITIES = ("dot", "lp", "weighted")
 LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj", "alignuniform")
+SCALES = ("learned", "fixed")
 RATIO_LOSSES = ("nce", "scl", "nwj")  # at whose optimum e^s is the density ratio, constant included
 ASSUMPTION_KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}
 
@@ -40,8 +41,11 @@ class ModelTraits:
         similarity: ``"dot"``, ``"lp"``, or ``"weighted"`` for p = 2 with one weight per code.
         p: Exponent of the similarity; None for the dot product.
         loss: Name of the loss.
-        potentials: ``"none"``, ``"constant"`` or ``"learned"``.
+        potentials: ``"none"``, ``"constant"`` or ``"learned"``; the weaker of both sides where the
+            loss needs both.
         head: Output head.
+        scale: ``"learned"``, also by a head of learned size, or ``"fixed"``.
+        equal_weights: Whether fixed weights of the similarity are the same for all codes.
     """
 
     similarity: str
@@ -49,6 +53,8 @@ class ModelTraits:
     loss: str
     potentials: str
     head: str
+    scale: str = "learned"
+    equal_weights: bool = True
 
     @classmethod
     def complete(
@@ -60,6 +66,8 @@ class ModelTraits:
         loss: str,
         potentials: str | None,
         head: str | None,
+        scale: str,
+        equal_weights: bool,
     ) -> ModelTraits:
         """Check the choices, and take those that are None from the beliefs."""
         check_one_of("loss", loss, LOSSES)
@@ -82,6 +90,8 @@ class ModelTraits:
             loss,
             check_one_of("potentials", potentials, POTENTIALS),
             beliefs.head if head is None else check_one_of("head", head, HEADS),
+            check_one_of("scale", scale, SCALES),
+            equal_weights,
         )
 
     @property
@@ -108,9 +118,10 @@ def unmet(
     if n is not None and n_factors is not None and n != n_factors:
         yield f"there are {n} codes for {n_factors} factors"
     yield from _unmet_by_similarity(beliefs, model)
-    if model.head != beliefs.head:
-        output = {"sphere": "on a sphere", "box": "in a convex body"}.get(beliefs.space, "in R^n")
-        yield f"the codes must live {output}: a {beliefs.head} head instead of a {model.head} one"
+    if model.head != beliefs.head and not unbounded_codes(beliefs, model):
+        output = {"sphere": "on a sphere", "box": "in a convex body or R^n"}
+        place = output.get(beliefs.space, "in R^n")
+        yield f"the codes must live {place}: a {beliefs.head} head instead of a {model.head} one"
     yield from _unmet_by_loss(beliefs, model)
 
 
@@ -120,8 +131,11 @@ def _unmet_by_world(beliefs: Beliefs, model: ModelTraits, n: int | None) -> Iter
         yield f"no theorem covers the space {space}"
     if space == "cubegrid" or (space == "sphere" and n == 1):  # two points
         yield "the theorems need a connected latent space; on a disconnected one none is proven"
-    if space == "hollowball":
-        yield "the theorems need a sphere or a convex latent space; a hollow ball is not convex"
+    if space == "hollowball" and model.potentials != "learned":
+        yield (
+            "without learned potentials the theorems need a sphere or a convex latent space; a "
+            "hollow ball is connected but not convex"
+        )
     if space == "euclidean" and beliefs.marginal == "uniform":
         yield "a uniform marginal does not exist on an unbounded space"
     if beliefs.marginal != "uniform" and model.potentials != "learned":
@@ -149,6 +163,16 @@ def _unmet_by_similarity(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
         matches = model.similarity == "dot" or model.p == 2
     else:  # with p = 2 each dimension may also have a learned weight
         matches = model.p == beliefs.exponent
+    if matches and beliefs.space in ("sphere", "box") and model.head != "free":
+        if model.scale == "fixed":
+            yield (
+                "the scale of the similarity is fixed, but that of the conditional is not known: "
+                "the similarity must learn it, or the head its size"
+            )
+        elif not model.equal_weights:
+            yield "the weights of the similarity are fixed and unequal, but the conditional has one"
+    if matches and beliefs.conditional == "anisotropic" and not model.equal_weights:
+        yield "fixed weights must be those of the conditional, which are not known: learn them"
     if not matches:
         needed = _similarity_text(beliefs.similarity, beliefs.exponent)
         yield (
@@ -166,14 +190,32 @@ def _unmet_by_loss(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
     if model.loss in RATIO_LOSSES and model.potentials != "learned":
         if varying_normaliser(beliefs):
             yield (
-                f"{model.loss.upper()} needs learned potentials for the conditional's "
-                "normaliser, which is not the same around every anchor"
+                f"{model.loss.upper()} needs learned potentials of anchors and positives for the "
+                "conditional's normaliser, which is not the same around every anchor"
             )
         if model.potentials == "none":
             yield (
                 f"{model.loss.upper()} needs a constant or learned potential "
                 "for the conditional's normaliser"
             )
+
+
+def unbounded_codes(beliefs: Beliefs, model: ModelTraits) -> bool:
+    """Return whether latents in a box have codes in R^n, which the theorems allow."""
+    return beliefs.space == "box" and model.head == "free"
+
+
+def derived_here(beliefs: Beliefs, model: ModelTraits) -> bool:
+    """Return whether the claim follows by our own argument: ``docs/theory.md`` has the proof.
+
+    No paper states it for a sphere with a marginal that is not uniform, nor for a learned weight
+    per dimension with NCE, SCL and NWJ, or off the sphere.
+    """
+    if beliefs.space == "sphere" and beliefs.marginal != "uniform":
+        return True
+    if model.similarity != "weighted":
+        return False
+    return model.loss in RATIO_LOSSES or beliefs.space != "sphere"
 
 
 def varying_normaliser(beliefs: Beliefs) -> bool:
@@ -210,7 +252,8 @@ def assumptions_of(
     tolerance: float,
 ) -> Iterator[Assumption]:
     """Yield everything that must hold for the guarantee of a model with no unmet condition."""
-    place = {"sphere": "the sphere", "box": "the box", "euclidean": "R^n"}[beliefs.space]
+    places = {"sphere": "the sphere", "box": "the box", "hollowball": "the hollow ball"}
+    place = places.get(beliefs.space, "R^n")
     density = "" if beliefs.marginal == "uniform" else ", with a density above zero everywhere"
     yield Assumption(f"{beliefs.marginal} marginal on {place}{density}", "declared")
     one = "one scale for all dimensions and anchors"
@@ -219,9 +262,10 @@ def assumptions_of(
         "gennorm": f"generalised normal conditional (p = {beliefs.p or 0:g}), {one}",
         "anisotropic": "anisotropic normal conditional, the same weights for all anchors",
     }.get(str(beliefs.conditional), f"{beliefs.conditional} conditional, {one}")
-    cut = ", truncated to the box" if beliefs.space == "box" else ""
+    bounded = beliefs.space in ("box", "hollowball")
+    cut = f", truncated to {place}" if bounded else ""
     yield Assumption(f"{shape}{cut}", "declared")
-    scale = "" if beliefs.space == "euclidean" else ", its scale or that of the similarity learned"
+    scale = "" if model.head == "free" else ", its scale or that of the similarity learned"
     yield Assumption(f"similarity {model.similarity_text}, {model.head} head{scale}", "declared")
     if beliefs.marginal == "uniform":
         yield Assumption("the codes are spread uniformly", "checkable")
@@ -245,6 +289,12 @@ def assumptions_of(
     if model.potentials == "learned":
         yield Assumption(
             "the potentials α and α̃ can take the shape of marginal and normaliser", "faith"
+        )
+    if unbounded_codes(beliefs, model):
+        yield Assumption(
+            "the loss leads to the cross-entropy also for codes in R^n, which Zimmermann et al. "
+            "2020 call a missing step",
+            "faith",
         )
     yield Assumption("enough data, negatives and network to reach the optimum", "faith")
 

@@ -14,6 +14,7 @@ from isolatent.theory.assumptions import (
     Assumption,
     ModelTraits,
     assumptions_of,
+    derived_here,
     open_rotation,
     unmet,
 )
@@ -28,10 +29,6 @@ RUSAK = "Rusak et al. 2025"
 BOX_ONTO_BOX = (
     "an affine bijection of a box onto a box is a signed permutation with scaling: "
     "if the codes fill their box (checkable), MCC counts too"
-)
-LP_ISOMETRY = (
-    "an affine map that keeps an Lp distance with p other than 2 is a signed permutation with "
-    "scaling: if the exponent is right (checkable), MCC counts too"
 )
 WEIGHTS_ARE_SCALES = (
     "off the sphere a learned weight and the scale of its code stand for each other, "
@@ -163,6 +160,8 @@ def derive_guarantee(
     loss: str = "infonce",
     potentials: str | None = None,
     head: str | None = None,
+    scale: str = "learned",
+    equal_weights: bool = True,
     weights: Sequence[float] | None = None,
     tolerance: float = 0.1,
     n_components: int | None = None,
@@ -185,6 +184,8 @@ def derive_guarantee(
         potentials: ``"learned"`` if α and α̃ are networks, ``"constant"`` or ``"none"``; by default
             those that the loss needs: :meth:`Beliefs.potentials`.
         head: One of ``HEADS``; by default the one that matches the space.
+        scale: ``"learned"``, by the similarity or by the size of the head, or ``"fixed"``.
+        equal_weights: Whether fixed weights of the similarity are the same for all codes.
         weights: Learned weights of the similarity ``"weighted"``, one per code. Weights that the
             beliefs declare take precedence.
         tolerance: Relative gap up to which two learned weights count as equal:
@@ -215,6 +216,8 @@ def derive_guarantee(
         loss=loss,
         potentials=potentials,
         head=head,
+        scale=scale,
+        equal_weights=equal_weights,
     )
     counts = {"n_components": n_components, "n_features": n_features, "n_factors": n_factors}
     for name, count in counts.items():
@@ -232,6 +235,8 @@ def derive_guarantee(
     assumptions = tuple(assumptions_of(beliefs, model, blocks, tolerance))
     if model.potentials == "learned" or model.loss in RATIO_LOSSES:
         theorem = f"{MATTHES}, extending {theorem}"
+    if derived_here(beliefs, model):
+        theorem += "; derived here, see docs/theory.md"
     return Guarantee(equivalence, assumptions, metric, theorem, "", consequence, blocks)
 
 
@@ -275,15 +280,13 @@ def _claim(
         if len(blocks) == sum(map(len, blocks)):
             return "signed permutation", "mcc", RUSAK, ""
         return "block-orthogonal map", "block_r2", RUSAK, ""
-    if beliefs.exponent != 2 and beliefs.space == "box":
+    if beliefs.exponent != 2:
         return "signed permutation and scaling", "mcc", f"{ZIMMERMANN}, Theorem 6", ""
     # With weights the theorem holds for axes stretched by √λ, after which δ is the same in world
     # and model. Off the sphere nothing ties Λ̂ to Λ: h = Λ̂^-½ O Λ^½ z keeps δ for any orthogonal O.
-    consequence = ""
-    if beliefs.space == "box":
+    consequence = open_rotation(beliefs, model)
+    if beliefs.space == "box" and model.head == "box":
         consequence = BOX_ONTO_BOX
-    elif beliefs.exponent != 2:
-        consequence = LP_ISOMETRY
-    if model.similarity == "weighted" and beliefs.space == "euclidean":
+    elif model.similarity == "weighted" and model.head == "free":
         consequence = WEIGHTS_ARE_SCALES
     return "affine map", "linear_r2", f"{ZIMMERMANN}, Theorem 5", consequence

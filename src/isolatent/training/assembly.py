@@ -46,6 +46,7 @@ __all__ = [
     "guarantee_of",
     "head_of",
     "learned_weights",
+    "learns_size",
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
@@ -157,6 +158,7 @@ def guarantee_of(
     loss: nn.Module,
     *,
     head: str | None = None,
+    learns_size: bool = False,
     weights: list[float] | None = None,
     n_components: int,
     n_features: int | None = None,
@@ -168,6 +170,7 @@ def guarantee_of(
         beliefs: What is believed about the world.
         loss: The loss module; its similarity and potentials are read.
         head: The output head, by default the one that the beliefs ask for.
+        learns_size: Whether the radius or the side of the head is learned.
         weights: Learned weights of the similarity, see :func:`learned_weights`.
         n_components: Number of codes.
         n_features: Number of observed dimensions, where it is known.
@@ -179,6 +182,8 @@ def guarantee_of(
     if name is None or not uniform or not isinstance(member, ContrastiveLoss):
         return Guarantee(None, (), "linear_r2", "", f"no theorem is known for the loss {loss!r}")
     similarity, p = _similarity_traits(member.similarity)
+    learned = any(hasattr(member.similarity, name) for name in ("log_scale", "log_weights"))
+    fixed = member.similarity.coordinate_weights(n_components).detach()
     return derive_guarantee(
         beliefs,
         similarity=similarity,
@@ -186,11 +191,19 @@ def guarantee_of(
         loss=name,
         potentials=_potentials_of(member),
         head=head,
+        scale="learned" if learned or learns_size else "fixed",
+        equal_weights=similarity == "weighted" or len(set(fixed.tolist())) == 1,
         weights=weights,
         n_components=n_components,
         n_features=n_features,
         n_factors=n_factors,
     )
+
+
+def learns_size(encoder: nn.Module) -> bool:
+    """Return whether an encoder has a head whose radius or side is learned."""
+    names = [name.rpartition(".")[2] for name, _ in encoder.named_parameters()]
+    return "log_radius" in names or "log_bound" in names
 
 
 def learned_weights(loss: nn.Module, n_components: int) -> list[float] | None:
@@ -226,7 +239,20 @@ def _similarity_traits(similarity: Similarity) -> tuple[str, float | None]:
 
 
 def _potentials_of(loss: ContrastiveLoss) -> str:
-    kinds = {type(module) for module in (loss.potential, loss.potential_pos)}
-    if kinds == {type(None)}:
+    """Return the kind of potentials that a loss has where it needs them.
+
+    InfoNCE in one direction is invariant to the potential of its anchors, and to constants; other
+    losses need both potentials, and a network on one side can at least be a constant.
+    """
+    kinds = [_potential_kind(module) for module in (loss.potential, loss.potential_pos)]
+    if isinstance(loss, InfoNCE) and not loss.symmetric:
+        return "learned" if kinds[1] == "learned" else "none"
+    if set(kinds) == {"none"}:
         return "none"
-    return "constant" if kinds <= {type(None), ConstantPotential} else "learned"
+    return "learned" if set(kinds) == {"learned"} else "constant"
+
+
+def _potential_kind(module: nn.Module | None) -> str:
+    if module is None:
+        return "none"
+    return "constant" if isinstance(module, ConstantPotential) else "learned"

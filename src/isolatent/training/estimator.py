@@ -29,6 +29,7 @@ from isolatent.training.assembly import (
     guarantee_of,
     head_of,
     learned_weights,
+    learns_size,
 )
 from isolatent.training.calibration import calibrate
 from isolatent.training.contrastive import (
@@ -369,6 +370,7 @@ class ContrastiveICA(NetworkEstimator):
             beliefs,
             loss,
             head=head,
+            learns_size=learns_size(encoder),
             weights=learned_weights(loss, self.n_components),
             n_components=self.n_components,
             n_features=self.n_features_in_,
