@@ -9,7 +9,14 @@ from torch import nn
 import isolatent as iso
 from isolatent.contrast import NCE, ConstantPotential, Dot, InfoNCE, Lp, NetworkPotential
 from isolatent.encoders import BoxHead, SphereHead, Straightening
-from isolatent.theory import CONDITIONALS, MARGINALS, SPACES, Beliefs, derive_guarantee
+from isolatent.theory import (
+    CONDITIONALS,
+    MARGINALS,
+    SPACES,
+    Beliefs,
+    derive_guarantee,
+    weight_blocks,
+)
 from isolatent.training.assembly import (
     ENCODERS,
     LOSS_CLASSES,
@@ -19,7 +26,9 @@ from isolatent.training.assembly import (
     guarantee_of,
     head_of,
     learned_weights,
+    weight_errors_of,
 )
+from isolatent.training.calibration import fit_loss
 
 SHAPES = {"conv": (1, 64, 64), "pooled": (1, 20, 20), "residual": (2, 16, 16)}
 ALL_BELIEFS = [
@@ -216,3 +225,42 @@ def test_loss_modules_that_the_theorems_cover_have_a_guarantee(beliefs, loss, op
     if options.pop("learned", False):
         loss.potential, loss.potential_pos = potential(), potential()
     assert guarantee_of(beliefs, loss, n_components=3, **options).equivalence
+
+
+def fitted_weights(weights, seed, n_pairs=4096):
+    """Weights fitted to true factors, and their errors."""
+    space, conditional = iso.Sphere(len(weights)), iso.AnisotropicNormal(weights)
+    world = iso.World(space, iso.Uniform(), conditional, iso.Identity())
+    z, z_pos = world.sample_latents(n_pairs, torch.Generator().manual_seed(seed))
+    loss = iso.AnInfoNCE(len(weights), weights=sum(weights) / len(weights))
+    fit_loss(loss, z, z_pos, 256)
+    return loss.weights.detach().tolist(), weight_errors_of(loss, z, z_pos)
+
+
+def test_equal_weights_are_one_block_and_errors_are_those_of_repetitions():
+    """With 95 % coverage, more than 3 failures in 24 repetitions have a probability of 0.03."""
+    runs = [fitted_weights([20.0, 20.0, 20.0], seed) for seed in range(24)]
+    failures = sum(len(weight_blocks(weights, 0.0, errors)) > 1 for weights, errors in runs)
+    assert failures <= 3
+    assert all(len(weight_blocks(weights, 0.0)) > 1 for weights, _ in runs)  # without errors
+    logs = torch.tensor([weights for weights, _ in runs]).log()
+    stated = torch.tensor([errors for _, errors in runs]).mean()
+    assert float(logs.std(0).mean()) == pytest.approx(float(stated), rel=0.3)
+
+
+def test_different_weights_are_separate_blocks():
+    weights, errors = fitted_weights([5.0, 10.0, 30.0], 0)
+    assert weight_blocks(weights, 0.1, errors) == ((0,), (1,), (2,))
+    wide = [20 * error for error in errors]
+    assert weight_blocks(weights, 0.1, wide) == ((0, 1, 2),)
+
+
+def test_a_card_has_the_blocks_of_weights_with_their_errors():
+    loss = iso.AnInfoNCE(3, weights=[5.0, 6.0, 60.0])
+    beliefs = Beliefs("sphere", conditional="anisotropic")
+    options = {"weights": learned_weights(loss, 3), "n_components": 3}
+    assert guarantee_of(beliefs, loss, **options).equivalence == "signed permutation"
+    card = guarantee_of(beliefs, loss, weight_errors=[0.1, 0.1, 0.1], **options)
+    assert card.blocks == ((0, 1), (2,))
+    with pytest.raises(ValueError, match="errors must be 3 numbers"):
+        guarantee_of(beliefs, loss, weight_errors=[0.1], **options)

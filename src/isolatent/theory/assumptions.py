@@ -281,7 +281,8 @@ def assumptions_of(
         yield Assumption("the learned weights come out equal", "checkable")
     if blocks is not None and beliefs.weights is None:
         yield Assumption(
-            f"true weights are equal where learned ones are within {tolerance:.0%} of each other",
+            f"true weights differ where learned ones differ by more than {tolerance:.0%} and their "
+            "errors",
             "checkable",
         )
     yield Assumption("there are as many codes as factors", "checkable")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_one_of
@@ -47,6 +48,7 @@ __all__ = [
     "head_of",
     "learned_weights",
     "learns_size",
+    "weight_errors_of",
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
@@ -59,6 +61,8 @@ LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "scl": SpectralContrastive,
     "nwj": NWJ,
 }
+ERROR_BATCH_SIZE, MAX_ERROR_BATCHES = 256, 64  # batches that errors of weights are estimated from
+DIFFERENCE = 0.05  # of the logarithm of a weight, for finite differences of gradients
 MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default perceptron
 
 
@@ -160,6 +164,7 @@ def guarantee_of(
     head: str | None = None,
     learns_size: bool = False,
     weights: list[float] | None = None,
+    weight_errors: list[float] | None = None,
     n_components: int,
     n_features: int | None = None,
     n_factors: int | None = None,
@@ -172,6 +177,7 @@ def guarantee_of(
         head: The output head, by default the one that the beliefs ask for.
         learns_size: Whether the radius or the side of the head is learned.
         weights: Learned weights of the similarity, see :func:`learned_weights`.
+        weight_errors: Their relative standard errors, see :func:`weight_errors_of`.
         n_components: Number of codes.
         n_features: Number of observed dimensions, where it is known.
         n_factors: Number of factors, where it is known.
@@ -194,6 +200,7 @@ def guarantee_of(
         scale="learned" if learned or learns_size else "fixed",
         equal_weights=similarity == "weighted" or len(set(fixed.tolist())) == 1,
         weights=weights,
+        weight_errors=weight_errors,
         n_components=n_components,
         n_features=n_features,
         n_factors=n_factors,
@@ -213,6 +220,45 @@ def learned_weights(loss: nn.Module, n_components: int) -> list[float] | None:
         return None
     weights: list[float] = similarity.coordinate_weights(n_components).detach().tolist()
     return weights
+
+
+def weight_errors_of(loss: nn.Module, h: Tensor, h_pos: Tensor) -> list[float]:
+    r"""Return standard errors of the logarithms of the learned weights, for these codes.
+
+    With :math:`g_b` the gradient of the loss on batch b of m, for the logarithms, and H the
+    Hessian of its mean, the estimate has covariance :math:`H^{-1} \mathrm{Cov}(g_b) H^{-1} / m`
+    (the sandwich estimator). It holds for given codes: errors of training are not in it.
+
+    Args:
+        loss: A loss whose similarity has one learned weight per code.
+        h: Codes of anchors (N, n), a sample of some thousands.
+        h_pos: Codes of their positives (N, n).
+    """
+    similarity: Any = loss.similarity
+    parameter: nn.Parameter = similarity.log_weights
+    count = max(2, min(MAX_ERROR_BATCHES, len(h) // ERROR_BATCH_SIZE))
+    parts = (codes.detach().tensor_split(count) for codes in (h, h_pos))
+    batches = [*zip(*parts, strict=True)]
+
+    def gradients() -> Tensor:
+        return torch.stack(
+            [torch.autograd.grad(loss(a, b), parameter)[0] for a, b in batches]
+        ).double()
+
+    at_weights = gradients()
+    before = parameter.detach().clone()
+    columns = []
+    with torch.no_grad():
+        for k in range(len(before)):
+            parameter[k] += DIFFERENCE
+            with torch.enable_grad():
+                columns.append((gradients().mean(0) - at_weights.mean(0)) / DIFFERENCE)
+            parameter.copy_(before)
+    hessian = torch.stack(columns)
+    inverse = torch.linalg.pinv(0.5 * (hessian + hessian.mT), hermitian=True)
+    covariance = inverse @ torch.cov(at_weights.mT) @ inverse / count
+    errors: list[float] = covariance.diagonal().clamp(min=0).sqrt().tolist()
+    return errors
 
 
 def head_of(encoder: nn.Module, codes: Tensor) -> str:

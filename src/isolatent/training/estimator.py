@@ -30,6 +30,7 @@ from isolatent.training.assembly import (
     head_of,
     learned_weights,
     learns_size,
+    weight_errors_of,
 )
 from isolatent.training.calibration import calibrate
 from isolatent.training.contrastive import (
@@ -53,6 +54,7 @@ __all__ = ["ContrastiveICA"]
 MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 SCORE_BATCH_SIZE = 512
+ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -366,12 +368,18 @@ class ContrastiveICA(NetworkEstimator):
         head = None
         if isinstance(self.encoder, nn.Module):
             head = head_of(encoder, training.encode(encoder, held_out.x[:256]))
+        weights, errors = learned_weights(loss, self.n_components), None
+        if weights is not None and beliefs.space == "sphere":
+            pairs = Batch.of(source.sample(ERROR_PAIRS, Generator().manual_seed(0)))
+            h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
+            errors = weight_errors_of(loss, h, h_pos) if pairs.negatives is None else None
         self.guarantee_ = guarantee_of(
             beliefs,
             loss,
             head=head,
             learns_size=learns_size(encoder),
-            weights=learned_weights(loss, self.n_components),
+            weights=weights,
+            weight_errors=errors,
             n_components=self.n_components,
             n_features=self.n_features_in_,
         )
