@@ -174,3 +174,17 @@ def test_negatives_are_drawn_around_their_anchors():
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("drawn", "error", "message"),
+    [
+        (torch.ones(3, 2), TypeError, "must return two tensors, or a Batch, got Tensor"),
+        ((torch.ones(3, 2),) * 3, TypeError, "must return two tensors"),
+        ((np.ones((3, 2)), np.ones((3, 2))), TypeError, "must return two tensors"),
+        ((torch.ones(3, 2), torch.ones(4, 2)), ValueError, r"same shape, got \(3, 2\) and \(4, 2"),
+    ],
+)
+def test_other_things_than_pairs_are_refused(drawn, error, message):
+    with pytest.raises(error, match=message):
+        iso.Batch.of(drawn)

@@ -124,6 +124,11 @@ class _UserBox(iso.Box):
 
 
 @dataclass(frozen=True)
+class _UserSphere(iso.Sphere):
+    """A user's own sphere."""
+
+
+@dataclass(frozen=True)
 class _UserLaplace(iso.Laplace):
     """A user's own distribution."""
 
@@ -140,6 +145,8 @@ class _UserLaplace(iso.Laplace):
         (iso.Sphere(3), iso.ShellNormal(5.0), "conditional ShellNormal("),
         (iso.Box(2), iso.Laplace([0.1, 0.2]), "conditional Laplace("),
         (_UserBox(2), iso.Normal(0.1), "space _UserBox("),
+        (_UserSphere(3), iso.VonMisesFisher(5.0), "space _UserSphere("),
+        (iso.Product(iso.Sphere(2), iso.Sphere(2)), iso.VonMisesFisher(5.0), "space Product("),
         (iso.Box(2), _UserLaplace(0.1), "conditional _UserLaplace("),
     ],
 )
@@ -195,3 +202,22 @@ def test_grids_of_factors_are_not_covered(transitions, continuous, space, gap):
 def test_only_worlds_have_true_beliefs():
     with pytest.raises(TypeError, match="world must be a World or a pair source with one, got 3"):
         Beliefs.of(3)
+
+
+@pytest.mark.parametrize(
+    ("negative", "conditional", "weights"),
+    [
+        ([1.0, 2.0, 4.0], "anisotropic", (4.0, 8.0, 16.0)),
+        ([1.0, 6.0, 16.0], "vmf", None),  # the differences are equal
+        ([9.0, 1.0, 1.0], "AnisotropicNormal(weights=(5.0, 10.0, 20.0)) with negatives", None),
+    ],
+)
+def test_with_negatives_around_anchors_the_weights_are_differences(negative, conditional, weights):
+    sphere = world(iso.Sphere(3), iso.Uniform(), iso.AnisotropicNormal([5.0, 10.0, 20.0]))
+    found = Beliefs.of(WorldPairs(sphere, negatives=iso.AnisotropicNormal(negative)))
+    assert found.conditional.startswith(conditional)
+    assert found.weights == weights
+
+
+def test_factors_without_transitions_are_described():
+    assert "no transitions were given" in Beliefs.of(Sprites()).conditional

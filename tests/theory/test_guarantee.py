@@ -408,3 +408,11 @@ def test_a_sample_of_cards_agrees_with_the_theorems():
         assert card.equivalence == expected, combinations[index]
         claims.add(expected)
     assert len(claims) >= 4  # the sample is not all of one kind
+
+
+def test_declared_weights_are_those_of_the_factors():
+    """Five codes of three factors have no guarantee, whatever the weights."""
+    beliefs = Beliefs("sphere", conditional="anisotropic", weights=(1.0, 2.0, 3.0))
+    assert derive_guarantee(beliefs, n_components=3).equivalence == "signed permutation"
+    card = derive_guarantee(beliefs, loss="aninfonce", n_components=5)
+    assert card.gap == "there are 5 codes for 3 factors"

@@ -103,7 +103,7 @@ def test_an_ensemble_has_the_guarantee_of_its_members():
     ensemble = iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3)])
     assert guarantee_of(beliefs, ensemble, n_components=3) == member
     mixed = iso.Ensemble([iso.AnInfoNCE(3), iso.NCE(iso.Dot())])
-    assert "no theorem is known for the loss" in guarantee_of(beliefs, mixed, n_components=3).gap
+    assert "must all have the same" in guarantee_of(beliefs, mixed, n_components=3).gap
 
 
 def test_no_theorem_is_known_for_a_loss_of_a_user():
@@ -264,3 +264,11 @@ def test_a_card_has_the_blocks_of_weights_with_their_errors():
     assert card.blocks == ((0, 1), (2,))
     with pytest.raises(ValueError, match="errors must be 3 numbers"):
         guarantee_of(beliefs, loss, weight_errors=[0.1], **options)
+
+
+def test_the_losses_of_an_ensemble_must_be_alike():
+    alike = iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3, weights=5.0)])
+    beliefs = Beliefs("sphere", conditional="anisotropic")
+    assert guarantee_of(beliefs, alike, n_components=3).equivalence == "block-orthogonal map"
+    mixed = iso.Ensemble([InfoNCE(Dot(learn_scale=True)), InfoNCE(Lp(1, learn_weights=True))])
+    assert "must all have the same" in guarantee_of(Beliefs("sphere"), mixed, n_components=3).gap

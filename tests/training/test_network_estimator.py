@@ -1,10 +1,12 @@
 """Laws of all estimators with a network: saved equals loaded, and all tensors on one device."""
 
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -12,7 +14,7 @@ import isolatent as iso
 from isolatent.baselines import SupervisedEncoder
 from isolatent.pairs import Batch, WorldPairs
 from isolatent.training import NetworkEstimator, network_estimator, train
-from isolatent.training.contrastive import encode_batch
+from isolatent.training.contrastive import encode_batch, encode_parts
 from isolatent.training.devices import Processes
 from resumable_runs import CASES, case
 
@@ -117,7 +119,7 @@ def test_training_leaves_no_tensor_on_the_cpu(name, meta_device):
 def test_all_parts_of_a_batch_are_moved_to_the_device():
     batch = Batch(torch.ones(4, 2), torch.ones(4, 2), torch.ones(4, 3, 2), torch.arange(4))
     shared = Processes(device=META).share(batch)
-    codes = encode_batch(torch.nn.Linear(2, 2, device=META), batch)
+    codes = encode_batch(partial(encode_parts, torch.nn.Linear(2, 2, device=META)), batch)
     for moved in (shared, codes):
         parts = (moved.x, moved.x_pos, moved.negatives, moved.tags)
         assert {part.device for part in parts} == {META}
@@ -146,3 +148,47 @@ def test_bfloat16_trains_networks_in_float32(name):
         assert np.isfinite(model.transform(observations(data))).all()
     assert losses["bf16-mixed"] != losses["32-true"]
     np.testing.assert_allclose(losses["bf16-mixed"], losses["32-true"], rtol=0.1)
+
+
+ROWS, POSITIVES = np.random.default_rng(0).normal(size=(2, 200, 3))
+SPHERE = iso.World(iso.Sphere(3), iso.Uniform(), iso.AnisotropicNormal(20.0), iso.Identity())
+SOURCES = {
+    "tags": lambda: iso.ArrayPairs(ROWS, POSITIVES, tags=np.arange(200) % 2),
+    "negatives": lambda: iso.WorldPairs(SPHERE, negatives=iso.AnisotropicNormal(5.0)),
+    "conditionals": lambda: iso.WorldPairs(
+        SPHERE, conditionals=[iso.AnisotropicNormal(5.0), iso.AnisotropicNormal(30.0)]
+    ),
+}
+ESTIMATORS = [
+    iso.ContrastiveICA(
+        2,
+        space="euclidean",
+        loss=iso.InfoNCE(iso.Lp(2), symmetric=False),
+        recipe=iso.Recipe(max_steps=2, batch_size=16),
+    ),
+    iso.baselines.SlowVAE(2, max_steps=2, batch_size=4, random_state=0),
+    iso.baselines.BetaVAE(2, max_steps=2, batch_size=4, random_state=0),
+    iso.baselines.LinearPCA(2),
+    iso.baselines.LinearICA(2, random_state=0),
+    iso.baselines.SlowFeatures(2),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda model: type(model).__name__)
+def test_every_estimator_takes_batches_with_tags_and_negatives(source, estimator):
+    assert clone(estimator).fit(SOURCES[source]()).transform(ROWS).shape == (200, 2)
+
+
+def test_a_run_is_resumed_by_its_own_estimator_only(tmp_path):
+    options = {"max_steps": 3, "batch_size": 4, "random_state": 0}
+    iso.baselines.AdaMLVAE(2, **options).fit(ROWS, POSITIVES, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=r"same estimator, 'AdaGVAE'.*has 'AdaMLVAE'"):
+        iso.baselines.AdaGVAE(2, **options).fit(ROWS, POSITIVES, resume=tmp_path)
+
+
+def test_a_file_is_no_directory_for_checkpoints(tmp_path):
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(NotADirectoryError, match="checkpoint must be a directory"):
+        iso.baselines.SlowVAE(2, max_steps=1).fit(ROWS, POSITIVES, checkpoint=tmp_path / "file")

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer
-from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, check_rows_finite
+from isolatent.pairs import ArrayPairs, Batch, PairSource, SeriesPairs, check_rows_finite
 from isolatent.pairs.readers import chunks_of_rows
 from isolatent.training.observations import ObservationsMixin, is_source
 from isolatent.training.storage import Stored
@@ -134,13 +134,16 @@ class LinearEstimator(
             else:
                 pair = source.all(rows)
         else:
-            shape = tuple(source.sample(1, Generator().manual_seed(0))[0].shape[1:])
+            first = Batch.of(source.sample(1, Generator().manual_seed(0)))
+            shape = tuple(first.x.shape[1:])
             count = min(N_DRAWN_PAIRS, _max_rows(shape, self._rows_per_pair))
             pair = source.sample(count, generator)
-            for part in pair:  # array sources have checked their arrays already
+        batch = Batch.of(pair)
+        if not isinstance(source, ArrayPairs | SeriesPairs):  # which have checked their arrays
+            for part in (batch.x, batch.x_pos):
                 check_rows_finite("pairs drawn from X", part.numpy())
         self._set_shape(shape)
-        return _flatten(pair[0].numpy()), _flatten(pair[1].numpy())
+        return _flatten(batch.x.numpy()), _flatten(batch.x_pos.numpy())
 
 
 class _UnpairedEstimator(LinearEstimator):

@@ -17,7 +17,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from isolatent.checks import check_integer, check_tensor
 from isolatent.datasets import FactorWorld
 from isolatent.encoders import Whitening
-from isolatent.pairs import Batch, KnownPairs, PairSource, check_rows_finite
+from isolatent.pairs import Batch, KnownPairs, PairSource, WorldPairs, check_rows_finite
 from isolatent.theory import Beliefs
 from isolatent.training import NetworkEstimator, Recipe, Step, Training
 from isolatent.training.assembly import build_encoder
@@ -153,7 +153,7 @@ class SupervisedEncoder(NetworkEstimator):
             if isinstance(module, Whitening):
                 module.fit([sample.x])
         training = _SupervisedTraining(encoder, recipe, generator, processes=processes)
-        training.rescale = _rescaling(self.space, sample.x_pos)
+        training.rescale = _rescaling(Beliefs(self.space).head, sample.x_pos)
         return training, points, held_out
 
     def _points(self, X: Any, Z: Any, generator: Generator) -> tuple[Any, Batch]:
@@ -171,8 +171,8 @@ class SupervisedEncoder(NetworkEstimator):
             raise ValueError(f"Z must have shape (N, {self.n_components}), got {tuple(z.shape)}")
         if len(x) != len(z):
             raise ValueError(f"X and Z must have as many rows, got {len(x)} and {len(z)}")
-        if len(x) < 2:
-            raise ValueError(f"X must have at least 2 rows, one of them to hold out, got {len(x)}")
+        if len(x) < 3:
+            raise ValueError(f"X must have at least 3 rows, one of them to hold out, got {len(x)}")
         check_rows_finite("X", x.numpy())
         check_rows_finite("Z", z.numpy())
         count = min(HELD_OUT_POINTS, max(1, len(x) // 10))
@@ -202,8 +202,7 @@ class SupervisedEncoder(NetworkEstimator):
         )
 
     def _build(self) -> nn.Module:
-        beliefs = Beliefs(self.space, "uniform", "normal")
-        return build_encoder(self.encoder, self._shape, beliefs, self.n_components)
+        return build_encoder(self.encoder, self._shape, Beliefs(self.space), self.n_components)
 
 
 class _SupervisedTraining(Training):
@@ -250,6 +249,8 @@ class _FreshPoints:
     """Endless observations with their factors, from a world or from pairs with known factors."""
 
     def __init__(self, source: Any) -> None:
+        if isinstance(source, WorldPairs):
+            source = source.world
         if not isinstance(source, World | _KnowsFactors):
             raise TypeError(
                 f"X must be a World, a source with sample_known, such as FactorPairs(world, "
@@ -279,12 +280,12 @@ class _StoredPoints:
         return Batch(self.x[rows], self.z[rows])
 
 
-def _rescaling(space: str, z: Tensor) -> Callable[[Tensor], Tensor]:
+def _rescaling(head: str, z: Tensor) -> Callable[[Tensor], Tensor]:
     """Return the map of factors into the range of the output head."""
-    if space == "box":
+    if head == "box":
         low, high = z.amin(0), z.amax(0)
         width = torch.where(high > low, high - low, 1.0)  # a factor may have a single value
         return lambda z: (z - low.to(z.device)) / width.to(z.device)
-    if space == "sphere":
+    if head == "sphere":
         return lambda z: nn.functional.normalize(z, dim=1)
     return lambda z: z

@@ -111,7 +111,7 @@ def fit(
         int, typer.Option(help="Number of GPUs, or of processes on the CPU, per machine.")
     ] = 1,
     num_nodes: Annotated[int, typer.Option(help="Number of machines.")] = 1,
-    accelerator: Annotated[str, typer.Option(help="Device type: auto, cpu or cuda.")] = "auto",
+    accelerator: Annotated[str, typer.Option(help="Device type: auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="Floating-point precision of the encoder: 32 or bf16-mixed.")
     ] = "32",
@@ -156,7 +156,7 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
 def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
-    check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda"])
+    check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda", "mps"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     for name, at_least in (
         ("n_components", 1),

@@ -12,8 +12,9 @@ from torch import Generator, nn
 from isolatent.contrast import AnInfoNCE, Dot, Ensemble, Lp
 from isolatent.evaluation.mcc import best_assignment, correlation_matrix
 from isolatent.experiments.cells import Cell
-from isolatent.pairs import PairSource
+from isolatent.pairs import Batch, PairSource
 from isolatent.training import ContrastiveICA, Step
+from isolatent.training.contrastive import encode_batch, loss_of
 from isolatent.worlds import World
 
 __all__ = [
@@ -70,8 +71,10 @@ def gradient_noise(
     dtype = parameters[0].dtype
     gradients, losses = [], []
     for _ in range(NOISE_BATCHES):
-        x, x_pos = source.sample(batch, generator)
-        value = loss(encoder(x.to(dtype)), encoder(x_pos.to(dtype)))
+        pairs = Batch.of(source.sample(batch, generator))
+        value = loss_of(
+            loss, encode_batch(lambda parts: [encoder(x.to(dtype)) for x in parts], pairs)
+        )
         parts = torch.autograd.grad(value, parameters, allow_unused=True)
         gradients.append(torch.cat([part.flatten() for part in parts if part is not None]))
         losses.append(float(value.detach()))

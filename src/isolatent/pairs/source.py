@@ -39,7 +39,21 @@ class Batch:
     @classmethod
     def of(cls, drawn: Batch | tuple[Tensor, Tensor]) -> Batch:
         """Return what a source drew, a batch or the two halves of its pairs, as a batch."""
-        return drawn if isinstance(drawn, Batch) else cls(*drawn)
+        if not isinstance(drawn, Batch):
+            two = isinstance(drawn, tuple | list) and len(drawn) == 2
+            if not two or not all(isinstance(half, Tensor) for half in drawn):
+                raise TypeError(
+                    "sample of a pair source must return two tensors, or a Batch, "
+                    f"got {type(drawn).__name__}"
+                )
+            x, x_pos = drawn
+            if x.shape != x_pos.shape:
+                raise ValueError(
+                    "anchors and positives of a pair source must have the same shape, "
+                    f"got {tuple(x.shape)} and {tuple(x_pos.shape)}"
+                )
+            return cls(x, x_pos)
+        return drawn
 
     def to(self, device: torch.device) -> Self:
         """Return the batch on a device."""

@@ -82,11 +82,13 @@ class Beliefs:
     def __post_init__(self) -> None:
         space = _check_name("space", self.space, SPACES)
         marginal, conditional = DEFAULTS.get(space, ("unknown", "normal"))
-        object.__setattr__(self, "marginal", self.marginal or marginal)
-        object.__setattr__(self, "conditional", self.conditional or conditional)
+        object.__setattr__(self, "marginal", marginal if self.marginal is None else self.marginal)
+        given = self.conditional
+        object.__setattr__(self, "conditional", conditional if given is None else given)
         _check_name("marginal", self.marginal, MARGINALS)
         _check_name("conditional", self.conditional, CONDITIONALS)
-        if self.conditional == "vmf" and space != "sphere":
+        covered = not isinstance(space, Uncovered)
+        if self.conditional == "vmf" and space != "sphere" and covered:
             raise ValueError(f"conditional 'vmf' goes with space 'sphere', got space {space!r}")
         if self.conditional != "gennorm" and self.p is not None:
             raise ValueError(
@@ -123,9 +125,9 @@ class Beliefs:
             >>> world = iso.World(iso.Box(3), iso.Uniform(), iso.Laplace(0.1), iso.Identity())
             >>> Beliefs.of(world).conditional
             'laplace'
-            >>> rooms = iso.Product(iso.Box(2), iso.Sphere(2))
+            >>> space = iso.Product(iso.Box(2), iso.Sphere(2))
             >>> steps = iso.Independent(iso.Normal(0.1), iso.VonMisesFisher(5.0))
-            >>> world = iso.World(rooms, iso.Uniform(), steps, iso.Identity())
+            >>> world = iso.World(space, iso.Uniform(), steps, iso.Identity())
             >>> Beliefs.of(world).space
             'Product(Box(n=2, low=0.0, high=1.0), Sphere(n=2, radius=1.0))'
         """

@@ -242,7 +242,11 @@ def derive_guarantee(
         if count is not None:
             check_integer(name, count, at_least=1)
     blocks = _blocks(beliefs, model, weights, weight_errors, tolerance, n_components)
-    n = n_components if blocks is None else sum(map(len, blocks))
+    if n_factors is None and beliefs.weights is not None:
+        n_factors = len(beliefs.weights)
+    n = n_components
+    if n is None and blocks is not None:
+        n = sum(map(len, blocks))
     gap, *more = [*unmet(beliefs, model, n, n_features, n_factors), ""]
     if gap:
         consequence = "; ".join(text for text in (*more, open_rotation(beliefs, model)) if text)

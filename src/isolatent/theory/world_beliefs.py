@@ -55,12 +55,15 @@ def beliefs_of(source: Any) -> Beliefs:
         marginal = "uniform"
     elif type(world.marginal) is Normal:
         marginal = "normal"
-    ways = getattr(source, "conditionals", None) or (world.conditional,)
-    found = [_conditional_of(way, space, world.space.n) for way in ways]
-    if any(way != found[0] for way in found):
-        if {way["conditional"] for way in found} == {"anisotropic"}:
+    conditionals = getattr(source, "conditionals", None) or (world.conditional,)
+    negatives = getattr(source, "negatives", None)
+    if isinstance(negatives, Distribution):
+        conditionals = [_less(one, negatives, world.space.n) for one in conditionals]
+    found = [_conditional_of(one, space, world.space.n) for one in conditionals]
+    if any(one != found[0] for one in found):
+        if {one["conditional"] for one in found} == {"anisotropic"}:
             return Beliefs(space, marginal, "anisotropic")
-        return Beliefs(space, marginal, Uncovered(" or ".join(map(repr, ways))))
+        return Beliefs(space, marginal, Uncovered(" or ".join(map(repr, conditionals))))
     return Beliefs(space, marginal, **found[0])
 
 
@@ -70,7 +73,22 @@ def count_factors(world: Any) -> int:
     return int(world.n_factors if isinstance(world, FactorWorld) else world.n_latents)
 
 
-def _conditional_of(conditional: Distribution, space: str, n: int) -> dict[str, Any]:
+def _less(conditional: Distribution, negatives: Distribution, n: int) -> Any:
+    """Return the conditional whose weights the optimum has with negatives around the anchor.
+
+    For anisotropic normals the weights are Λ⁺ - Λ⁻ (`rusak2025`, Corollary 3.1).
+    """
+    if type(conditional) is AnisotropicNormal and type(negatives) is AnisotropicNormal:
+        pairs = zip(
+            _per_factor(conditional.weights, n), _per_factor(negatives.weights, n), strict=True
+        )
+        differences = tuple(a - b for a, b in pairs)
+        if min(differences) > 0:
+            return AnisotropicNormal(differences)
+    return f"{conditional!r} with negatives {negatives!r}"
+
+
+def _conditional_of(conditional: Any, space: str, n: int) -> dict[str, Any]:
     """Return the fields of Beliefs that a conditional distribution determines."""
     if type(conditional) is VonMisesFisher:
         return {"conditional": "vmf"}
@@ -90,7 +108,8 @@ def _conditional_of(conditional: Distribution, space: str, n: int) -> dict[str, 
             if p in (1.0, 2.0):
                 return {"conditional": "laplace" if p == 1 else "normal"}
             return {"conditional": "gennorm", "p": p}
-    return {"conditional": Uncovered(repr(conditional))}
+    described = conditional if isinstance(conditional, str) else repr(conditional)
+    return {"conditional": Uncovered(described)}
 
 
 def _beliefs_of_factor_world(source: Any, world: FactorWorld) -> Beliefs:
@@ -108,7 +127,9 @@ def _beliefs_of_factor_world(source: Any, world: FactorWorld) -> Beliefs:
     transitions = getattr(source, "transitions", None)
     if names and transitions is not None and not isinstance(transitions, UniformFactorChange):
         space += ", which is the same within a pair"
-    conditional: str = Uncovered(repr(transitions))
+    conditional: str = Uncovered("of pairs: no transitions were given")
+    if transitions is not None:
+        conditional = Uncovered(repr(transitions))
     if isinstance(transitions, UniformFactorChange):
         conditional = Uncovered("a change to any other value, which depends on no distance")
     elif isinstance(transitions, RecordedTransitions):

@@ -182,10 +182,21 @@ def guarantee_of(
         n_features: Number of observed dimensions, where it is known.
         n_factors: Number of factors, where it is known.
     """
-    member = loss.losses[0] if isinstance(loss, Ensemble) else loss
-    name = _name_of(member)
-    uniform = not isinstance(loss, Ensemble) or len({type(part) for part in loss.losses}) == 1
-    if name is None or not uniform or not isinstance(member, ContrastiveLoss):
+    if isinstance(loss, Ensemble):
+        options: dict[str, Any] = {
+            "head": head,
+            "learns_size": learns_size,
+            "n_components": n_components,
+            "n_features": n_features,
+            "n_factors": n_factors,
+        }
+        cards = [guarantee_of(beliefs, part, **options) for part in loss.losses]
+        if all(card == cards[0] for card in cards):
+            return cards[0]
+        gap = "the losses of an ensemble must all have the same similarity, potentials and scale"
+        return Guarantee(None, (), "linear_r2", "", gap)
+    name, member = _name_of(loss), loss
+    if name is None or not isinstance(member, ContrastiveLoss):
         return Guarantee(None, (), "linear_r2", "", f"no theorem is known for the loss {loss!r}")
     similarity, p = _similarity_traits(member.similarity)
     learned = any(hasattr(member.similarity, name) for name in ("log_scale", "log_weights"))

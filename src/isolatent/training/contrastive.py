@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
@@ -14,6 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
+from isolatent.checks import IsolatentWarning
 from isolatent.contrast import ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
 from isolatent.encoders import Whitening
 from isolatent.inference import dtype_of, encode_chunks
@@ -27,7 +29,9 @@ from isolatent.training.recipe import Recipe
 __all__ = [
     "ContrastiveTraining",
     "Setup",
+    "check_batch",
     "encode_batch",
+    "encode_parts",
     "has_bound",
     "hold_out",
     "loss_of",
@@ -90,10 +94,10 @@ class ContrastiveTraining(Training):
         return self.saturated_loss
 
     def loss(self, batch: Batch) -> Tensor:
-        return loss_of(self.objective, self._encode(batch))
+        return loss_of(self.objective, encode_batch(self._encode, batch))
 
     def held_out_loss(self, network: nn.Module, held_out: Batch) -> float:
-        codes = encode_batch(network, held_out)
+        codes = encode_batch(partial(encode_parts, network), held_out)
         with torch.no_grad(), _without_gathering(self.objective):
             return float(loss_of(self.objective, codes))
 
@@ -141,29 +145,19 @@ class ContrastiveTraining(Training):
     def _weight_average(self) -> WeightAverage:
         return partial(_average_weights, share=self.recipe.averaging)
 
-    def _encode(self, batch: Batch) -> Batch:
-        """Return the codes of a batch; in chunks, activations are recomputed backwards."""
-        parts = [batch.x, batch.x_pos]
-        shape: tuple[int, ...] = ()
-        if batch.negatives is not None:
-            extra = batch.negatives.ndim - batch.x.ndim
-            shape = batch.negatives.shape[: 1 + extra]
-            parts.append(batch.negatives.flatten(0, extra))
+    def _encode(self, parts: list[Tensor]) -> Sequence[Tensor]:
+        """Return codes; in chunks, activations are recomputed in the backward pass."""
         observed = torch.cat(parts).to(self.processes.device, self.dtype)
         chunk_size = self.recipe.chunk_size
         with self.processes.autocast():
             if chunk_size is None or len(observed) <= chunk_size:
                 codes = self.network(observed)
             else:
+                chunks = observed.split(chunk_size)
                 codes = torch.cat(
-                    [
-                        recompute(self.network, chunk, use_reentrant=False)
-                        for chunk in observed.split(chunk_size)
-                    ]
+                    [recompute(self.network, chunk, use_reentrant=False) for chunk in chunks]
                 )
-        h, h_pos, *rest = codes.to(self.dtype).split([len(part) for part in parts])
-        negatives = rest[0].view(*shape, -1) if rest else None
-        return Batch(h, h_pos, negatives, batch.tags)
+        return codes.to(self.dtype).split([len(part) for part in parts])
 
 
 def loss_of(loss: nn.Module, codes: Batch) -> Tensor:
@@ -177,15 +171,27 @@ def loss_of(loss: nn.Module, codes: Batch) -> Tensor:
     return value
 
 
-def encode_batch(network: nn.Module, batch: Batch) -> Batch:
-    """Return the codes of a batch and of its negatives, without gradients."""
-    h, h_pos = (encode_chunks(network, part) for part in (batch.x, batch.x_pos))
-    negatives = batch.negatives
-    if negatives is not None:
-        extra = negatives.ndim - batch.x.ndim
-        shape = negatives.shape[: 1 + extra]
-        negatives = encode_chunks(network, negatives.flatten(0, extra)).view(*shape, -1)
-    return Batch(h, h_pos, negatives, None if batch.tags is None else batch.tags.to(h.device))
+def encode_parts(network: nn.Module, parts: list[Tensor]) -> list[Tensor]:
+    """Return the codes of several sets of observations, without gradients."""
+    return [encode_chunks(network, part) for part in parts]
+
+
+def encode_batch(encode: Callable[[list[Tensor]], Sequence[Tensor]], batch: Batch) -> Batch:
+    """Return the codes of a batch and of its negatives.
+
+    Args:
+        encode: Maps anchors, positives and, flattened, negatives to codes.
+        batch: The observations.
+    """
+    parts = [batch.x, batch.x_pos]
+    shape: tuple[int, ...] = ()
+    if batch.negatives is not None:
+        extra = batch.negatives.ndim - batch.x.ndim
+        shape = batch.negatives.shape[: 1 + extra]
+        parts.append(batch.negatives.flatten(0, extra))
+    h, h_pos, *rest = encode(parts)
+    tags = None if batch.tags is None else batch.tags.to(h.device)
+    return Batch(h, h_pos, rest[0].view(*shape, -1) if rest else None, tags)
 
 
 def has_bound(loss: nn.Module, batch: Batch) -> bool:
@@ -198,7 +204,11 @@ def has_bound(loss: nn.Module, batch: Batch) -> bool:
 
 
 def _options_of(loss: nn.Module) -> set[str]:
-    return set(inspect.signature(loss.forward).parameters) & {"negatives", "tags"}
+    parameters = inspect.signature(loss.forward).parameters
+    optional = {"negatives", "tags"}
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return optional
+    return optional & set(parameters)
 
 
 class Setup(NamedTuple):
@@ -256,21 +266,34 @@ def set_up(
                     module.fit(
                         Batch.of(source.sample(WHITENING_BATCH_SIZE, generator)).x for _ in draws
                     )
-        with torch.no_grad():
-            codes = network(x[:2].to(dtype_of(network)))
+        codes = _first_codes(network, x)
     if codes.shape != (2, n_components):
         raise ValueError(
             f"encoder must map 2 observations to codes (2, n_components = {n_components}), "
             f"got {tuple(codes.shape)}"
         )
     if torch.equal(x, first.x_pos):
-        raise ValueError("X_pos must differ from X: pairs of equal observations tell nothing")
+        raise ValueError(
+            "X_pos must differ from X: pairs of equal observations carry no information"
+        )
     saturated = None
     if isinstance(loss, str) and isinstance(encoder, str):
         saturated = build_saturated_loss(loss, beliefs, n_components, potentials, recipe.batch_size)
     training = ContrastiveTraining(network, objective, recipe, generator, saturated, processes)
-    _check_batch(first, objective)
+    check_batch(first, objective)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
+
+
+def _first_codes(network: nn.Module, x: Tensor) -> Tensor:
+    """Return the codes of two observations, to check the encoder."""
+    try:
+        with torch.no_grad():
+            codes: Tensor = network(x[:2].to(dtype_of(network)))
+    except RuntimeError as error:
+        raise ValueError(
+            f"encoder must take observations of shape {tuple(x[:2].shape)}: {error}"
+        ) from error
+    return codes
 
 
 def hold_out(
@@ -278,6 +301,13 @@ def hold_out(
 ) -> tuple[PairSource, Batch]:
     """Return the source to train on, and pairs for early stopping."""
     if not isinstance(source, FinitePairSource):
+        if hasattr(source, "__len__"):
+            warnings.warn(
+                f"{type(source).__name__} has __len__ but no split, so it is taken to be endless: "
+                "no pairs are held out, and overfitting goes unnoticed",
+                IsolatentWarning,
+                stacklevel=2,
+            )
         return source, Batch.of(source.sample(HELD_OUT_PAIRS, generator))
     kept: Any = source
     if holds_out and len(source) >= MIN_PAIRS_TO_HOLD_OUT:
@@ -290,7 +320,7 @@ def hold_out(
     return source, Batch.of(every)
 
 
-def _check_batch(batch: Batch, loss: nn.Module) -> None:
+def check_batch(batch: Batch, loss: nn.Module) -> None:
     """Raise an error, before training, if the loss cannot take what batches carry."""
     members = [*loss.losses] if isinstance(loss, Ensemble) else [loss]
     contrastive = [member for member in members if isinstance(member, ContrastiveLoss)]

@@ -209,7 +209,7 @@ class Training(ABC):
         state = self.optimiser.state_dict()
         for index, parameter in enumerate(self.parameters):
             if moments := _with_prefix(f"optimiser.{index}.", tensors):
-                state["state"][index] = {k: _laid_out(v, parameter) for k, v in moments.items()}
+                state["state"][index] = {k: _match_layout(v, parameter) for k, v in moments.items()}
         self.optimiser.load_state_dict(state)
         self.generator.set_state(tensors["generator"])
         torch.set_rng_state(tensors["global_generator"])
@@ -332,7 +332,7 @@ def _with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor
     return {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
 
 
-def _laid_out(moment: Tensor, parameter: Tensor) -> Tensor:
+def _match_layout(moment: Tensor, parameter: Tensor) -> Tensor:
     """Return a moment with the memory layout of its parameter, which a fused step relies on."""
     same = moment.shape == parameter.shape and moment.ndim > 1
     return torch.empty_like(parameter).copy_(moment) if same else moment

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,7 +39,9 @@ from isolatent.training.contrastive import (
     MIN_PAIRS_TO_HOLD_OUT,
     ContrastiveTraining,
     Setup,
+    check_batch,
     encode_batch,
+    encode_parts,
     has_bound,
     loss_of,
     set_up,
@@ -97,6 +100,7 @@ class ContrastiveICA(NetworkEstimator):
         encoder_: The trained encoder.
         loss_: The trained loss with its learned scale.
         beliefs_: The declared beliefs, complete.
+        head_: Where the codes live: ``"sphere"``, ``"box"`` or ``"free"``.
         guarantee_: What may be claimed; prints as a card.
         history_: A :class:`isolatent.training.Step` for each step, with its loss.
         n_features_in_: Number of observed dimensions.
@@ -156,8 +160,6 @@ class ContrastiveICA(NetworkEstimator):
                 ``on_step``.
         """
         recipe, beliefs = self._check()
-        if checkpoint is not None and resume is not None:
-            raise ValueError("checkpoint and resume exclude each other: resume also writes there")
         source = self._as_source(X, X_pos, groups, reset=True)
         if self.recipe is None and isinstance(source, FinitePairSource):
             # A small data set is overfitted within few epochs; smaller batches make more of them.
@@ -182,7 +184,7 @@ class ContrastiveICA(NetworkEstimator):
         self.__dict__.pop("_training", None)  # of an earlier partial_fit
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
-        self._finish(run.training, run.modules, run.source, run.held_out, beliefs)
+        self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs)
         self._warn_if_uninformative(run.held_out)
         return self
 
@@ -216,7 +218,7 @@ class ContrastiveICA(NetworkEstimator):
             training.history.append(Step(number, number, loss, None, None))
         self.history_ = training.history
         sample = source.sample(min(HELD_OUT_PAIRS, max(pairs, 2)), training.generator)
-        self._finish(training, training.result(), source, Batch.of(sample), beliefs)
+        self._set_fitted(training, training.result(), source, Batch.of(sample), beliefs)
         return self
 
     def code_module(self) -> nn.Module:
@@ -239,7 +241,8 @@ class ContrastiveICA(NetworkEstimator):
         return guarantee_of(
             Beliefs.of(world),
             loss,
-            head=declared.head,
+            head=getattr(self, "head_", declared.head),
+            learns_size=hasattr(self, "encoder_") and learns_size(self.encoder_),
             n_components=self.n_components,
             n_factors=count_factors(world),
         )
@@ -263,12 +266,14 @@ class ContrastiveICA(NetworkEstimator):
             pairs = Batch.of(source.all())
         else:
             pairs = Batch.of(source.sample(HELD_OUT_PAIRS, generator))
+        check_batch(pairs, self.loss_)
         parts = math.ceil(len(pairs) / SCORE_BATCH_SIZE)
         total = 0.0
         with torch.no_grad():
             for rows in np.array_split(np.arange(len(pairs)), parts):
                 part = pairs.rows(slice(rows[0], rows[-1] + 1))
-                value = float(loss_of(self.loss_, encode_batch(self.encoder_, part)))
+                codes = encode_batch(partial(encode_parts, self.encoder_), part)
+                value = float(loss_of(self.loss_, codes))
                 offset = math.log(len(part)) if has_bound(self.loss_, part) else 0.0
                 total += (offset - value) * len(part) / len(pairs)
         return total
@@ -296,6 +301,8 @@ class ContrastiveICA(NetworkEstimator):
     def _check(self) -> tuple[Recipe, Beliefs]:
         """Check all parameters, before anything is done."""
         n = check_integer("n_components", self.n_components, at_least=1)
+        for name in ("devices", "num_nodes"):
+            check_integer(name, getattr(self, name), at_least=1)
         if n < 2 and self.space == "sphere":
             raise ValueError(f"n_components must be at least 2 on a sphere, got {n}")
         beliefs = self._beliefs()
@@ -352,7 +359,7 @@ class ContrastiveICA(NetworkEstimator):
         self._set_shape(run.shape)
         return run
 
-    def _finish(
+    def _set_fitted(
         self,
         training: ContrastiveTraining,
         modules: nn.ModuleDict,
@@ -365,9 +372,9 @@ class ContrastiveICA(NetworkEstimator):
         if isinstance(self.loss, str) and isinstance(self.encoder, str):
             calibrate(training, encoder, loss, source)
         self.encoder_, self.loss_, self.beliefs_ = encoder, loss, beliefs
-        head = None
+        self.head_ = beliefs.head
         if isinstance(self.encoder, nn.Module):
-            head = head_of(encoder, training.encode(encoder, held_out.x[:256]))
+            self.head_ = head_of(encoder, training.encode(encoder, held_out.x[:256]))
         weights, errors = learned_weights(loss, self.n_components), None
         if weights is not None and beliefs.space == "sphere":
             pairs = Batch.of(source.sample(ERROR_PAIRS, Generator().manual_seed(0)))
@@ -376,7 +383,7 @@ class ContrastiveICA(NetworkEstimator):
         self.guarantee_ = guarantee_of(
             beliefs,
             loss,
-            head=head,
+            head=self.head_,
             learns_size=learns_size(encoder),
             weights=weights,
             weight_errors=errors,
@@ -405,12 +412,13 @@ class ContrastiveICA(NetworkEstimator):
     def _record(self) -> dict[str, Any]:
         return {
             "guarantee": self.guarantee_.to_dict(),
+            "head": self.head_,
             "dtype": str(dtype_of(self.encoder_)).removeprefix("torch."),
         }
 
     def _restore_record(self, record: Mapping[str, Any]) -> None:
         self.guarantee_ = Guarantee.from_dict(record["guarantee"])
-        self.beliefs_ = self._beliefs()
+        self.beliefs_, self.head_ = self._beliefs(), record["head"]
         self._dtype = getattr(torch, record["dtype"])
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:

@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -111,7 +112,12 @@ class NetworkEstimator(
         training, source, held_out = set_up(seed, processes)
         if checkpoints is not None:
             identity = to_plain(
-                {"seed": seed, **_without_code(identity), "data": _digest(source, held_out)}
+                {
+                    "estimator": type(self).__name__,
+                    "seed": seed,
+                    **_without_code(identity),
+                    "data": _digest(source, held_out),
+                }
             )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -141,6 +147,9 @@ def _open_checkpoints(
     directory = checkpoint if resume is None else resume
     if directory is None:
         return None, None
+    if Path(directory).is_file():
+        name = "checkpoint" if resume is None else "resume"
+        raise NotADirectoryError(f"{name} must be a directory, but {directory} is a file")
     checkpoints = Checkpoints(directory)
     return checkpoints, None if resume is None else checkpoints.latest()
 

@@ -95,6 +95,11 @@ class Stored(ABC):
         try:
             model._restore(tensors)
         except (KeyError, RuntimeError) as error:
+            if given := [name for name, module in modules.items() if module is not None]:
+                raise ValueError(
+                    f"{' and '.join(given)} must be like the module that the model was fitted "
+                    f"with: {error}"
+                ) from error
             raise DamagedFileError(
                 f"{directory / 'model.safetensors'} does not fit the {cls.__name__}: {error}"
             ) from error
