@@ -307,7 +307,9 @@ def _least_exponent(space: HollowBall, center: Tensor, scale: Tensor, p: float) 
 
 
 def _log_projected(value: Tensor, center: Tensor, scale: Tensor, p: float, radius: float) -> Tensor:
-    r"""Log of :math:`\int_0^\infty r^{n-1} e^{-\sum_k |r u_k - c_k|^p / s_k^p} dr / radius^{n-1}`.
+    r"""Return the log-density, without its constant, of a point projected to the sphere.
+
+    .. math:: \log \int_0^\infty r^{n-1} e^{-\sum_k |r u_k - c_k|^p / s_k^p} dr / radius^{n-1}
 
     u is the direction of ``value``. The integrand is log-concave, so bisection finds its mode and
     the points where it is e^-45 of its maximum, and Gauss–Legendre quadrature runs on both sides.
