@@ -59,6 +59,13 @@ def test_exported_names_exist_and_are_documented(package):
             assert not value.__doc__.startswith(f"{name}("), name  # written by dataclass
 
 
+@pytest.mark.parametrize("package", ["isolatent", "isolatent.encoders"])
+def test_exported_names_have_an_example(package):
+    module = importlib.import_module(package)
+    docs = {name: inspect.cleandoc(getattr(module, name).__doc__) for name in module.__all__}
+    assert not [name for name, doc in docs.items() if "\nExample:\n    >>> " not in doc]
+
+
 def test_the_top_level_lists_its_names():
     assert set(iso.__all__) <= set(dir(iso))
     with pytest.raises(AttributeError, match="no attribute 'Spere'"):

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class IsolatentWarning(UserWarning):
-    """Warns of a default that affects results, or of results that cannot be trusted."""
+    """Warning about a default that affects results, or about results that cannot be trusted."""
 
 
 def check_generator(name: str, value: Any) -> Generator:

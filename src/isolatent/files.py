@@ -83,7 +83,7 @@ def write_json(path: str | os.PathLike[str], data: Any, indent: int | None = Non
 
 
 def to_plain(value: Any, *, nan_to_none: bool = False) -> Any:
-    """Convert arrays, NumPy scalars, tuples and paths, also in containers, to what JSON has.
+    """Convert arrays, NumPy scalars, tuples and paths, also in containers, to JSON types.
 
     Args:
         value: Data of which only those types are converted; other objects are returned unchanged.

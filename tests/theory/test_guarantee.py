@@ -254,7 +254,7 @@ def test_normalisers_that_vary_are_named_unless_potentials_take_them_up(beliefs,
     assert not named(derive(beliefs, **LEARNED))
 
 
-def test_off_the_sphere_weights_tell_no_blocks_apart():
+def test_off_the_sphere_weights_do_not_distinguish_blocks():
     # h = Λ̂^-½ O Λ^½ z has all similarities of the truth, whatever the weights Λ̂ and rotation O.
     rng = np.random.default_rng(0)
     z, true, learned = rng.normal(size=(2, 100, 3)), np.array([1, 4, 9]), np.array([2, 3, 7])
@@ -265,7 +265,7 @@ def test_off_the_sphere_weights_tell_no_blocks_apart():
     guarantee = derive(("euclidean", "normal", "anisotropic"), weights=learned, **LEARNED)
     assert guarantee.equivalence == "affine map"
     assert guarantee.blocks is None
-    assert "tell no factors apart" in guarantee.consequence
+    assert "do not distinguish factors" in guarantee.consequence
 
 
 WEIGHTS = st.lists(st.floats(0.01, 100), min_size=1, max_size=12)

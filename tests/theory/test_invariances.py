@@ -1,4 +1,4 @@
-"""What each metric is declared to be invariant to, and the warnings that follow from it."""
+"""Invariances of each metric, and the warnings that follow from them."""
 
 import numpy as np
 import pytest

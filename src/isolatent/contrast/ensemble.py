@@ -1,4 +1,4 @@
-"""Several losses on the codes of one encoder."""
+"""Sum several losses on the codes of one encoder."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Ensemble"]
 class Ensemble(nn.Module):
     r"""The sum :math:`\sum_t L_t` of several losses on the codes of one encoder (`rusak2025`).
 
-    Each way of making positives has a loss with parameters of its own. Each pair carries the tag t
-    of the way it was made, and its negatives are taken from the pairs with the same tag. A loss
-    without pairs in the batch adds nothing.
+    Each conditional distribution has a loss with parameters of its own. Each pair carries the tag t
+    of the conditional that its positive was drawn from, and its negatives are taken from the pairs
+    with the same tag. A loss without pairs in the batch adds nothing.
 
     Args:
         losses: One loss for each tag 0, 1, ...; either all of them gather or none does.

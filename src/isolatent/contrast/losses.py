@@ -138,6 +138,12 @@ class NCE(ContrastiveLoss):
         similarity: -d.
         ratio: ν, a positive number, or ``"count"`` for the number of negatives of each anchor.
         **options: Those of :class:`ContrastiveLoss`.
+
+    Example:
+        >>> from isolatent.contrast.similarities import Dot
+        >>> h = torch.eye(2)
+        >>> round(NCE(Dot(scale=1.0))(h, h).item(), 4)  # log(1 + e^-1) + log 2
+        1.0064
     """
 
     def __init__(self, similarity: Similarity, *, ratio: float | str = 1.0, **options: Any) -> None:
@@ -174,6 +180,11 @@ class AlignUniform(ContrastiveLoss):
         p: The power of the norm.
         include_self: Whether each anchor is also its own negative.
         **options: Those of :class:`ContrastiveLoss`, except potentials, which the loss has none of.
+
+    Example:
+        >>> h = torch.tensor([[0.0], [2.0]])
+        >>> AlignUniform(alpha=0.5)(h, h)  # aligned, and uniformity is log e^-4
+        tensor(-2.)
     """
 
     def __init__(
@@ -247,6 +258,12 @@ class SpectralContrastive(_ExponentialLoss):
     Args:
         similarity: -d.
         **options: Those of :class:`ContrastiveLoss`.
+
+    Example:
+        >>> from isolatent.contrast.similarities import Dot
+        >>> h = torch.eye(2)
+        >>> round(SpectralContrastive(Dot(scale=1.0))(h, h).item(), 4)  # 1 - 2 e
+        -4.4366
     """
 
     def _one_way(self, direction: Direction) -> Tensor:
@@ -267,6 +284,12 @@ class NWJ(_ExponentialLoss):
     Args:
         similarity: -d.
         **options: Those of :class:`ContrastiveLoss`.
+
+    Example:
+        >>> from isolatent.contrast.similarities import Dot
+        >>> h = torch.eye(2)
+        >>> NWJ(Dot(scale=1.0))(h, h)  # -1 + e^0 - 1
+        tensor(-1.)
     """
 
     def _one_way(self, direction: Direction) -> Tensor:

@@ -110,7 +110,7 @@ class FactorWorld(ABC):
         return len(self.sizes)
 
     def __len__(self) -> int:
-        """Number of cells of the grid."""
+        """Return the number of cells of the grid."""
         return math.prod(self.sizes)
 
     def sample_factors(self, count: int, generator: Generator) -> Tensor:

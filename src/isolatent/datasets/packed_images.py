@@ -28,7 +28,7 @@ __all__ = ["UNREADABLE", "PackedImages", "cache_directory", "cached_array"]
 Array = NDArray[Any]
 
 UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError)
-"""What is raised for a damaged .npz file."""
+"""Exceptions that reading a damaged .npz file raises."""
 
 
 class PackedImages:

@@ -36,6 +36,11 @@ class MLP(nn.Module):
         hidden: Widths of the hidden layers.
         skip: Whether to have the linear path; without it the last layer starts as usual.
         slope: Slope of the leaky ReLU below zero.
+
+    Example:
+        >>> encoder, x = MLP(4, 2), torch.rand(3, 4)
+        >>> torch.equal(encoder(x), encoder.skip(x))  # linear before training
+        True
     """
 
     def __init__(
@@ -73,6 +78,10 @@ class PaperMLP(MLP):
     Args:
         n_inputs: Observed dimensions m.
         n_outputs: Codes n.
+
+    Example:
+        >>> [layer.out_features for layer in PaperMLP(4, 2).network[::2]]
+        [20, 100, 100, 100, 100, 20, 2]
     """
 
     def __init__(self, n_inputs: int, n_outputs: int) -> None:
@@ -222,6 +231,10 @@ class SphereHead(nn.Module):
     Args:
         radius: r, or its start.
         learn_radius: Whether r is a parameter, kept positive as :math:`e^{\log r}`.
+
+    Example:
+        >>> SphereHead(radius=2.0)(torch.tensor([[3.0, 4.0]]))
+        tensor([[1.2000, 1.6000]])
     """
 
     log_radius: Tensor
@@ -246,6 +259,10 @@ class BoxHead(nn.Module):
     Args:
         bound: The side b, one for all dimensions, or its start.
         learn_bound: Whether b is a parameter, kept positive as :math:`e^{\log b}`.
+
+    Example:
+        >>> BoxHead(bound=2.0)(torch.tensor([[-100.0, 0.0, 100.0]])).detach()
+        tensor([[0., 1., 2.]])
     """
 
     log_bound: Tensor

@@ -1,4 +1,4 @@
-"""How positives are made: sources of pairs of related observations."""
+"""Pair sources: worlds, arrays and time series that yield pairs of related observations."""
 
 from isolatent.pairs.arrays import ArrayPairs, check_rows_finite, release_pages
 from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs

@@ -90,7 +90,7 @@ class FactorPairs:
         return KnownPairs(self.observe(y), self.observe(y_pos), y, y_pos)
 
     def observe(self, factors: Tensor) -> Tensor:
-        """What is seen of factors (N, F): indices, or values where they are continuous."""
+        """Return observations of factors (N, F): indices, or values where they are continuous."""
         if not self.continuous:
             return self.world.observe(factors)
         assert isinstance(self.world, _Continuous)

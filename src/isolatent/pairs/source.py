@@ -24,8 +24,13 @@ class Batch:
         x_pos: Their positives (B, ...).
         negatives: Negatives besides those of the batch: (K, ...) for all anchors, or (B, K, ...),
             K for each anchor.
-        tags: For each pair how its positive was made, integers (B,); :class:`isolatent.Ensemble`
-            has one loss for each tag.
+        tags: For each pair the index of the conditional of its positive, integers (B,);
+            :class:`isolatent.Ensemble` has one loss for each tag.
+
+    Example:
+        >>> batch = Batch(torch.zeros(4, 2), torch.ones(4, 2), negatives=torch.zeros(4, 8, 2))
+        >>> len(batch), batch.rows(slice(0, 3)).negatives.shape
+        (4, torch.Size([3, 8, 2]))
     """
 
     x: Tensor
@@ -38,7 +43,7 @@ class Batch:
 
     @classmethod
     def of(cls, drawn: Batch | tuple[Tensor, Tensor]) -> Batch:
-        """Return what a source drew, a batch or the two halves of its pairs, as a batch."""
+        """Return the sample of a source, a batch or the two halves of its pairs, as a batch."""
         if not isinstance(drawn, Batch):
             two = isinstance(drawn, tuple | list) and len(drawn) == 2
             if not two or not all(isinstance(half, Tensor) for half in drawn):
@@ -75,11 +80,19 @@ class Batch:
 
 @runtime_checkable
 class PairSource(Protocol):
-    """Anything that draws batches of positive pairs.
+    """Protocol of objects that draw batches of positive pairs.
 
     ``sample(batch_size, generator)`` returns two tensors (batch_size, ...) whose rows belong
     together, or a :class:`Batch`. All randomness comes from the generator. A source is taken to be
     endless unless it is a :class:`FinitePairSource`.
+
+    Example:
+        >>> class NoisyPairs:
+        ...     def sample(self, batch_size, generator):
+        ...         x = torch.rand(batch_size, 2, generator=generator)
+        ...         return x, x + 0.1 * torch.randn(x.shape, generator=generator)
+        >>> isinstance(NoisyPairs(), PairSource)
+        True
     """
 
     def sample(self, batch_size: int, generator: Generator) -> Any:
@@ -117,8 +130,8 @@ class WorldPairs:
 
     Args:
         world: The world to observe.
-        conditionals: Several ways of making positives, instead of the world's conditional. Row i
-            of a batch is made in the way ``i % len(conditionals)``, which is its tag.
+        conditionals: Several conditionals instead of that of the world. The positive of row i of a
+            batch is drawn from number ``i % len(conditionals)``, which is the tag of the pair.
         negatives: Distribution of negatives around their anchor, which each batch then carries.
             With positives of precision Λ⁺ and negatives of precision Λ⁻, AnInfoNCE has its optimum
             at :math:`\hat\Lambda = \Lambda^+ - \Lambda^-` (`rusak2025`, Corollary 3.1).
@@ -167,11 +180,11 @@ class WorldPairs:
         if self.conditionals is None:
             z_pos = self.world.conditional.sample(space, z, generator)
         else:
-            ways = len(self.conditionals)
-            tags = torch.arange(batch_size, device=z.device) % ways
+            count = len(self.conditionals)
+            tags = torch.arange(batch_size, device=z.device) % count
             z_pos = torch.empty_like(z)
-            for way, conditional in enumerate(self.conditionals[:batch_size]):
-                z_pos[way::ways] = conditional.sample(space, z[way::ways], generator)
+            for tag, conditional in enumerate(self.conditionals[:batch_size]):
+                z_pos[tag::count] = conditional.sample(space, z[tag::count], generator)
         if self.negatives is None:
             return Batch(mixing(z), mixing(z_pos), tags=tags)
         around = z.repeat_interleave(self.n_negatives, dim=0)

@@ -29,6 +29,13 @@ def write_report(path: str | os.PathLike[str], page: Page, *, overwrite: bool = 
         path: The file. Its directory must exist.
         page: The content.
         overwrite: Whether to replace an existing file.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as directory:
+        ...     write_report(f"{directory}/report.html", Page("Results"))
+        ...     is_report(f"{directory}/report.html")
+        True
     """
     if Path(path).exists() and not overwrite:
         raise FileExistsError(f"path: {path} exists; pass overwrite=True to replace it")

@@ -78,7 +78,7 @@ def read_traversal(record: Record) -> LatentTraversal | None:
 
 
 def read_weights(scale: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the learned and the true scale or weights; those of several ways are concatenated."""
+    """Return the learned and true scale or weights, concatenated for several conditionals."""
     if not isinstance(scale, Mapping):
         return (), ()
     learned, truth = (_flat(scale.get(key)) for key in ("learned", "true"))

@@ -1,4 +1,4 @@
-"""What is believed about a world, and what follows from it: assumptions and guarantees."""
+"""Beliefs about a world, the assumptions of the theorems, and the guarantees that follow."""
 
 from isolatent.theory.assumptions import LOSSES, SIMILARITIES, Assumption
 from isolatent.theory.beliefs import (

@@ -1,4 +1,4 @@
-"""The conditions of the theorems: which of them a model meets, and what speaks for the rest."""
+"""Conditions of the theorems: those that a model violates, and those left to assume."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def unmet(
     """Yield the conditions that fail, those of the world first.
 
     Args:
-        beliefs: What is believed about the world.
+        beliefs: Beliefs about the world.
         model: The model.
         n: Number of codes, where it is known.
         m: Number of observed dimensions, where it is known.

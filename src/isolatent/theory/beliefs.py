@@ -1,4 +1,4 @@
-"""What is believed about a world, and what a model of it needs."""
+"""Beliefs about a world, and the model that suits them: similarity, head and potentials."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Uncovered(str):
 
 @dataclass(frozen=True)
 class Beliefs:
-    r"""What is believed about the process behind the data.
+    r"""Beliefs about the process that generated the data.
 
     The similarity, the output head, the potentials that a loss needs and the guarantee follow from
-    the beliefs: estimators, baselines, experiments and the command line all ask this class.
+    the beliefs: estimators, baselines, experiments and the command line all use this class.
 
     Args:
         space: Space of the latents, one of ``"sphere"``, ``"box"``, ``"euclidean"``,

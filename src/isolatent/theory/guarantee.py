@@ -1,4 +1,4 @@
-"""What may be claimed about recovered factors, and under which assumptions."""
+"""Guarantees for recovered factors, derived from beliefs and the choices of a model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BOX_ONTO_BOX = (
 )
 WEIGHTS_ARE_SCALES = (
     "off the sphere a learned weight and the scale of its code stand for each other, "
-    "so weights that differ tell no factors apart"
+    "so weights that differ do not distinguish factors"
 )
 
 
@@ -44,16 +44,16 @@ class Guarantee:
 
     Attributes:
         equivalence: Recovered factors equal the true ones up to this; None if nothing is proven.
-        assumptions: All that must hold for it.
+        assumptions: Assumptions under which the equivalence holds.
         metric: The score of :mod:`isolatent.evaluation` that is right for this class.
         reference: The theorem.
         gap: The first assumption that fails, where there is no guarantee.
-        consequence: What follows besides, and what the data must show for it.
-        blocks: Codes whose learned weights cannot be told apart, where weights were given and
-            tell blocks apart.
+        consequence: A further consequence, and its condition on the data.
+        blocks: Codes whose learned weights cannot be distinguished, where weights were given and
+            distinguish blocks.
         objective: The loss that training ended with, where a model was trained.
         calibration: The calibration that was applied to its codes, if any.
-        warnings: What training showed to contradict the claim, such as a loss that saturated.
+        warnings: Events of training that contradict the claim, such as a saturated loss.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -99,7 +99,7 @@ class Guarantee:
         return "\n".join([claim, *(f"  {label:<10}  {text}" for label, text in rows)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Return the guarantee as plain data for JSON."""
         blocks = None if self.blocks is None else [list(block) for block in self.blocks]
         assumptions = [asdict(assumption) for assumption in self.assumptions]
         return asdict(self) | {
@@ -110,7 +110,7 @@ class Guarantee:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Guarantee:
-        """Make what :meth:`to_dict` described."""
+        """Return the guarantee that :meth:`to_dict` described."""
         blocks = d.get("blocks")
         changed = {
             "assumptions": tuple(Assumption(**assumption) for assumption in d["assumptions"]),
@@ -123,7 +123,7 @@ class Guarantee:
 def weight_blocks(
     weights: Sequence[float], tolerance: float = 0.1, errors: Sequence[float] | None = None
 ) -> tuple[tuple[int, ...], ...]:
-    r"""Partition codes into blocks of weights that cannot be told apart.
+    r"""Partition codes into blocks of weights that cannot be distinguished.
 
     Weights are sorted, and neighbours joined where their ratio is at most :math:`1 + t` or where
     the logarithm of the ratio is within its error: at most :math:`c \sqrt{e_i^2 + e_{i+1}^2}` with
@@ -194,7 +194,7 @@ def derive_guarantee(
     theorem leaves.
 
     Args:
-        beliefs: What is believed about the world.
+        beliefs: Beliefs about the world.
         similarity: One of ``SIMILARITIES``; by default the one that matches the conditional.
         similarity_p: Exponent of the similarity ``"lp"``; by default the conditional's.
         loss: One of ``LOSSES``.

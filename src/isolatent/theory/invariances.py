@@ -1,4 +1,4 @@
-"""What each metric does not change with, and whether that suits what is proven about the codes."""
+"""Invariances of each metric, compared with the maps that a guarantee leaves open."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ INVARIANCES: dict[str, tuple[str, ...]] = {
     "mcc_pearson": _UNITS,
     "mcc_spearman": (*_UNITS, "monotone map"),
 }
-"""The maps of the codes that leave each metric as it is; maps of one code unless a rotation."""
+"""Maps of the codes that leave each metric unchanged; maps of one code unless a rotation."""
 
-# What each equivalence of a guarantee leaves open.
+# Maps that each equivalence of a guarantee leaves open.
 _LEFT_OPEN = {
     "signed permutation": _ORDER,
     "signed permutation and scaling": _UNITS,
@@ -39,7 +39,7 @@ _LEFT_OPEN = {
 
 
 def objection(metric: str, guarantee: Guarantee) -> str:
-    """Return what speaks against a metric where this is what is proven, or an empty string.
+    """Return why a metric does not suit a guarantee, or an empty string.
 
     Example:
         >>> from isolatent.theory import Beliefs, derive_guarantee
@@ -69,6 +69,6 @@ def _changes(metric: str, equivalence: str) -> Iterator[str]:
 
 
 def check_guarantee(metric: str, guarantee: Guarantee | None) -> None:
-    """Warn where a metric is used outside of what is proven about the codes."""
+    """Warn where a metric does not suit the guarantee for the codes."""
     if guarantee is not None and (text := objection(metric, guarantee)):
         warnings.warn(text, IsolatentWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""The beliefs that hold in a world."""
+"""Beliefs that hold in a world."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Build encoders and losses from their names and from beliefs, and read what a model is."""
+"""Build encoders and losses from their names and from beliefs, and read the traits of a model."""
 
 from __future__ import annotations
 

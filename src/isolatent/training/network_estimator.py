@@ -1,4 +1,4 @@
-"""What all estimators share whose networks the engine trains."""
+"""Base class of the estimators whose networks the engine trains."""
 
 from __future__ import annotations
 

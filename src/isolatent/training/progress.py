@@ -24,7 +24,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """What is known after an optimiser step.
+    """Measurements after an optimiser step.
 
     Attributes:
         number: Steps done.
@@ -53,7 +53,7 @@ def steps_to_tensor(steps: Sequence[Step]) -> Tensor:
 
 
 def steps_from_tensor(table: Tensor) -> list[Step]:
-    """Return the steps that :func:`steps_to_tensor` was given."""
+    """Return the steps of a table that :func:`steps_to_tensor` returned."""
     return [
         Step(int(number), int(total), loss, *(None if math.isnan(v) else v for v in rest))
         for number, total, loss, *rest in table.tolist()

@@ -46,6 +46,14 @@ class Recipe:
             before by less than this share of the whole improvement.
         chunk_size: Observations, two a pair, that the encoder takes at a time, to save memory: the
             gradients are those of the whole batch with all its negatives. None for all at once.
+
+    Example:
+        >>> recipe = Recipe(max_steps=1000)
+        >>> recipe.to_dict()["batch_size"], Recipe(**recipe.to_dict()) == recipe
+        (1024, True)
+        >>> Recipe(cooldown=1.0)
+        Traceback (most recent call last):
+        ValueError: cooldown must be a finite number >= 0 and < 1, got 1.0
     """
 
     max_steps: int = 50_000

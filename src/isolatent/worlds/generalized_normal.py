@@ -167,6 +167,12 @@ class Normal(GeneralizedNormal):
 
     Args:
         std: The standard deviation σ before truncation, one number or one per dimension.
+
+    Example:
+        >>> center = torch.zeros(10_000, 2)
+        >>> z = Normal((0.1, 2.0)).sample(Euclidean(2), center, torch.Generator().manual_seed(0))
+        >>> [round(std, 1) for std in z.std(0).tolist()]
+        [0.1, 2.0]
     """
 
     p: float = field(init=False, repr=False, default=2.0)
@@ -188,6 +194,11 @@ class Laplace(GeneralizedNormal):
 
     Args:
         scale: The scale s, one number or one per dimension; the standard deviation is √2 s.
+
+    Example:
+        >>> z, center = torch.tensor([[0.0], [1.0]]), torch.zeros(2, 1)
+        >>> Laplace(0.5).log_prob(Euclidean(1), z, center)  # -|z - c| / s - log(2 s)
+        tensor([ 0., -2.])
     """
 
     p: float = field(init=False, repr=False, default=1.0)
@@ -296,7 +307,9 @@ def _least_exponent(space: HollowBall, center: Tensor, scale: Tensor, p: float) 
 
 
 def _log_projected(value: Tensor, center: Tensor, scale: Tensor, p: float, radius: float) -> Tensor:
-    r"""Log of :math:`\int_0^\infty r^{n-1} e^{-\sum_k |r u_k - c_k|^p / s_k^p} dr / radius^{n-1}`.
+    r"""Return the log-density, without its constant, of a point projected to the sphere.
+
+    .. math:: \log \int_0^\infty r^{n-1} e^{-\sum_k |r u_k - c_k|^p / s_k^p} dr / radius^{n-1}
 
     u is the direction of ``value``. The integrand is log-concave, so bisection finds its mode and
     the points where it is e^-45 of its maximum, and Gauss–Legendre quadrature runs on both sides.

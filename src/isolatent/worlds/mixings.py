@@ -92,7 +92,13 @@ class Mixing(nn.Module, ABC):
 
 
 class Identity(Mixing):
-    """The identity: observations equal latents."""
+    """The identity: observations equal latents.
+
+    Example:
+        >>> z = torch.rand(4, 2)
+        >>> bool((Identity().build(2, torch.Generator())(z) == z).all())
+        True
+    """
 
     def _draw(self, n: int, n_observed: int, generator: Generator) -> None:
         pass
@@ -207,6 +213,11 @@ class Linear(InvertibleMLP):
         matrix: W, m rows of n numbers, of full column rank; by default a random matrix, drawn as a
             layer of :class:`InvertibleMLP`.
         condition_draws: Number of matrices that determine the threshold of the random matrix.
+
+    Example:
+        >>> mixing = Linear(matrix=[[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]).build(2, torch.Generator())
+        >>> mixing(torch.tensor([[1.0, 1.0]]))
+        tensor([[1., 2., 2.]])
     """
 
     def __init__(
@@ -244,6 +255,12 @@ class FlowMixing(Mixing):
         hidden: Width of the two hidden layers of each coupling network.
         gain: Standard deviation of the weights times √fan-in; larger values give a more nonlinear
             and worse conditioned map.
+
+    Example:
+        >>> mixing = FlowMixing().build(3, torch.Generator().manual_seed(0))
+        >>> z = torch.rand(4, 3, dtype=torch.float64)
+        >>> torch.allclose(mixing.inverse(mixing(z)), z)
+        True
     """
 
     def __init__(self, transforms: int = 4, hidden: int = 32, gain: float = 1.0) -> None:

@@ -196,6 +196,10 @@ class Box(SeparableSpace):
         n: Number of coordinates.
         low: Lower bound of every coordinate.
         high: Upper bound of every coordinate.
+
+    Example:
+        >>> Box(2, low=-1.0).project([[-3.0, 0.5]])
+        tensor([[-1.0000,  0.5000]], dtype=torch.float64)
     """
 
     n: int
@@ -217,6 +221,10 @@ class Euclidean(SeparableSpace):
 
     Args:
         n: Number of coordinates.
+
+    Example:
+        >>> Euclidean(3).bounded
+        False
     """
 
     n: int
@@ -283,6 +291,12 @@ class HollowBall(Space):
         n: Number of coordinates.
         inner: Radius of the hole, at least 0.
         outer: Outer radius.
+
+    Example:
+        >>> z = HollowBall(3).sample(1000, torch.Generator().manual_seed(0))
+        >>> radius = z.norm(dim=-1)
+        >>> bool((radius >= 0.5).all() and (radius <= 1.0).all())
+        True
     """
 
     n: int

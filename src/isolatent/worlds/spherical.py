@@ -104,6 +104,13 @@ class AnisotropicNormal(Elementary):
 
     Args:
         weights: The weights λ > 0, one number or one per dimension.
+
+    Example:
+        >>> center = torch.tensor([[0.0, 0.0, 1.0]]).expand(10_000, 3)
+        >>> steps = AnisotropicNormal((400.0, 100.0, 100.0))
+        >>> z = steps.sample(Sphere(3), center, torch.Generator().manual_seed(0))
+        >>> [round(std, 2) for std in z.std(0)[:2].tolist()]  # near the anchor about λ^-½
+        [0.05, 0.1]
     """
 
     weights: float | tuple[float, ...]
@@ -177,6 +184,13 @@ class ShellNormal(Elementary):
     Args:
         weights: The weights λ > 0, one number or one per dimension.
         width: Half-width of the shell, relative to the radius.
+
+    Example:
+        >>> center = torch.tensor([[0.0, 1.0]]).expand(4, 2)
+        >>> steps = ShellNormal((50.0, 10.0))
+        >>> z = steps.sample(Sphere(2), center, torch.Generator().manual_seed(0))
+        >>> Sphere(2).contains(z)
+        tensor([True, True, True, True])
     """
 
     weights: float | tuple[float, ...]

@@ -33,13 +33,13 @@ _MAGIC = 12582912.0  # 1.5 · 2²³: adding it to a float32 rounds to an integer
 
 @intrinsic
 def like(context: Any, value: Any, x: Any) -> Any:
-    """A constant in the type of x (numba would widen float32 · 1 to float64)."""
+    """Return a constant in the type of x (numba would widen float32 · 1 to float64)."""
     return x(value, x), lambda c, builder, sig, args: c.cast(builder, args[0], sig.args[0], x)
 
 
 @intrinsic
 def maximum(context: Any, x: Any, y: Any) -> Any:
-    """The larger of two numbers that are not nan.
+    """Return the larger of two numbers that are not nan.
 
     numba's own max is a comparison and a select without flags, which LLVM will not vectorise.
     """
@@ -57,7 +57,7 @@ def maximum(context: Any, x: Any, y: Any) -> Any:
 
 @intrinsic
 def _scale(context: Any, y: Any, t: Any) -> Any:
-    """The float32 y · 2ⁿ, where t = n + `_MAGIC`: the low bits of t go to the exponent of y."""
+    """Return y · 2ⁿ in float32, where t = n + `_MAGIC`: add the low bits of t to y's exponent."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         word = ir.IntType(32)
@@ -68,7 +68,7 @@ def _scale(context: Any, y: Any, t: Any) -> Any:
 
 
 def _split(part: str) -> Any:
-    """An intrinsic taking float32 x > 0 to one part of x = m · 2ᵉ with m in [√½, √2)."""
+    """Return an intrinsic from float32 x > 0 to one part of x = m · 2ᵉ with m in [√½, √2)."""
 
     def function(context: Any, x: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -91,7 +91,7 @@ _mantissa = _split("mantissa")
 
 
 def exp(x: Any) -> Any:
-    """e^x for x <= 88. In float32 it is 0 below -64 (e^-64 = 1.6e-28).
+    """Return e^x for x <= 88. In float32 it is 0 below -64 (e^-64 = 1.6e-28).
 
     Products with smaller numbers would be subnormal, which the processor handles tens of times
     slower; beside the largest term of a sum they are lost anyhow.
@@ -125,7 +125,7 @@ def _exp(x: Any) -> Any:
 
 
 def log1p(y: Any) -> Any:
-    """log(1 + y) for 0 <= y <= 1."""
+    """Return log(1 + y) for 0 <= y <= 1."""
 
 
 @overload(log1p, jit_options=EXACT, strict=False)
@@ -152,7 +152,7 @@ def _log1p(y: Any) -> Any:
 
 
 def power(x: Any, q: Any, coarse: Any) -> Any:
-    """x^q for x >= 0 and q > 0.
+    """Return x^q for x >= 0 and q > 0.
 
     `coarse` is q rounded to 12 bits, so that its product with an exponent is exact.
     """

@@ -1,4 +1,4 @@
-"""The forms of a score: the term of one coordinate, and its derivative.
+"""Forms of a score: the term of one coordinate, and its derivative.
 
 A form is a type, not a value, so that numba compiles its arithmetic into the fused loops. Forms
 differ only in two small overloads, `score` and `slope`.
@@ -187,7 +187,7 @@ def form_of(p: float | None, dtype: np.dtype[Any]) -> Form:
 
 
 def score(form: Any, u: Any, v: Any, w: Any) -> Any:
-    """The term of one coordinate in s: u v, or -w |u - v|^p."""
+    """Return the term of one coordinate in s: u v, or -w |u - v|^p."""
 
 
 @overload(score, jit_options=SUMS, strict=False)
@@ -196,7 +196,10 @@ def _score(form: Any, u: Any, v: Any, w: Any) -> Any:
 
 
 def slope(form: Any, c: Any, u: Any, v: Any) -> Any:
-    """The derivatives of c s in u and v, without the factor p w: c |x|^(p-1) sign(x), x = v - u."""
+    """Return the derivatives of c s in u and v, without the factor p w.
+
+    They are ±c |x|^(p-1) sign(x) with x = v - u, and c v and c u for the inner product.
+    """
 
 
 @overload(slope, jit_options=SUMS, strict=False)

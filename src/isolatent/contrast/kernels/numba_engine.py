@@ -65,7 +65,7 @@ class State(NamedTuple):
 
 
 def thread_count(rows: int, columns: int) -> int:
-    """How many threads share the rows: torch's number, at most NUMBA_NUM_THREADS."""
+    """Return the number of threads that share the rows: torch's, at most NUMBA_NUM_THREADS."""
     if rows * columns < ALONE:
         return 1
     return max(1, min(max_threads(), -(-rows // ROWS)))
