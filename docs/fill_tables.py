@@ -11,18 +11,27 @@ from __future__ import annotations
 
 import re
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from isolatent.experiments import Row, Store
-from isolatent.experiments.results import ours_text, rows_of, seeds_text, spread_text
+from isolatent.experiments.results import (
+    no_verdict,
+    ours_text,
+    rows_of,
+    seeds_text,
+    spread_text,
+)
 from isolatent.report import judge
 from isolatent.report.plots import find_sweep
 from isolatent.report.tables import score_name
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
+SATURATED = re.compile(r", saturated (from|by) step [\d–]+")
+POTENTIALS = re.compile(r" with (constant|learned) potentials")
 BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 Record = Mapping[str, Any]
 
@@ -57,8 +66,17 @@ def _caption(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
     plural = "s" if each != "1" else ""
     return (
         f"`{command}`: {len(records)} runs, {each} seed{plural} a row, {hours:.1f} h of one core; "
-        f"scores in per cent{_centres(rows)}."
+        f"scores in per cent{_centres(rows)}; {_programs(records)}."
     )
+
+
+def _programs(records: Sequence[Record]) -> str:
+    """Name the programs that made the records; whether they are today's would change daily."""
+    known = sorted({record["program"] for record in records if record.get("program")})
+    texts = [f"program `{name}`" for name in known]
+    if unknown := sum(not record.get("program") for record in records):
+        texts.append(f"the program of {unknown} runs was not recorded")
+    return ", ".join(texts)
 
 
 def _centres(rows: Sequence[Row]) -> str:
@@ -100,16 +118,26 @@ def _grid_table(
     """Return unsupervised scores, a line for each series and metric; published ones in brackets."""
     own = {(row.cell, row.metric): row for row in rows if row.approach == "unsupervised"}
     metrics = list(dict.fromkeys(metric for _, metric in own))
-    body = [
-        [
-            name,
-            score_name(metric),
-            *(_with_paper(own.get((cells.get(c, ""), metric))) for c in columns),
-        ]
-        for metric in metrics
-        for name, cells in lines.items()
-    ]
-    return _markdown(["", "score", *columns], body)
+    body = []
+    for metric in metrics:
+        for name, cells in lines.items():
+            scores = [own.get((cells.get(column, ""), metric)) for column in columns]
+            objectives = [row.objective for row in scores if row and row.objective]
+            body.append(
+                [name, score_name(metric), *map(_with_paper, scores), _pooled(objectives)],
+            )
+    return _markdown(["", "score", *columns, "objective"], body)
+
+
+def _pooled(objectives: Sequence[str]) -> str:
+    """Return the objectives of a line of cells, which may be trained in different ways."""
+    kinds = Counter(SATURATED.sub(", saturated", objective) for objective in objectives)
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    without = {POTENTIALS.sub("", kind) for kind in kinds}
+    if len(without) == 1:
+        return f"{next(iter(without))}, with the potentials of the column"
+    return "; ".join(f"{kind} ({count} of {len(objectives)})" for kind, count in kinds.items())
 
 
 def _with_paper(row: Row | None) -> str:
@@ -130,7 +158,7 @@ def _score_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
     ]
     names = {"identity": "observations (paper)", "supervised": "supervised (paper)"}
     head = ["row", "score", *(names[approach] for approach in baselines)]
-    head += ["**ours**", "paper", "seeds", "seconds a run", "verdict"]
+    head += ["**ours**", "paper", "seeds", "seconds a run", "verdict", "objective"]
     by_approach = {(row.cell, row.metric, row.approach): row for row in rows}
     body = []
     for row in rows:
@@ -148,6 +176,7 @@ def _score_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
                 seeds_text(row),
                 f"{statistics.median(times):.0f}" if times else "",
                 row.verdict,
+                row.objective,
             ]
         )
     return _markdown(head, body)
@@ -156,28 +185,38 @@ def _score_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
 def _image_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
     """Return a line for each cell on images, with all its scores; published ones in brackets.
 
-    The last columns are the number of published scores that are reached, and how far training has
-    converged.
+    The last columns are the number of published scores that are reached, how far training has
+    converged, and the objective.
     """
     own = {(row.cell, row.metric): row for row in rows if row.approach == "unsupervised"}
     metrics = list(dict.fromkeys(metric for _, metric in own))
     body = []
     for cell in dict.fromkeys(cell for cell, _ in own):
         scores = [own.get((cell, metric)) for metric in metrics]
-        judged = [judge(row).is_bad for row in scores if row and row.published is not None]
+        compared = [row for row in scores if row and row.published is not None]
         seeds = max(row.seeds for row in scores if row)
         runs = [r for r in records if r["cell"] == cell and r["status"] == "done"]
         body.append(
             [
                 cell,
                 *(_with_paper(row) for row in scores),
-                f"{judged.count(False)} of {len(judged)}" if judged and runs else "",
+                _reached(compared) if runs else "",
                 f"{seeds}",
                 *_convergence(runs),
+                next(row.objective for row in scores if row),
             ]
         )
-    last = ["scores reached", "seeds", "seconds a run", "steps", "late decrease"]
+    last = ["scores reached", "seeds", "seconds a run", "steps", "late decrease", "objective"]
     return _markdown(["row", *(score_name(metric) for metric in metrics), *last], body)
+
+
+def _reached(rows: Sequence[Row]) -> str:
+    """Count the scores that reach the published ones, or say why they are not judged."""
+    if not rows:
+        return ""
+    if no_verdict(rows[0]):
+        return rows[0].verdict
+    return f"{sum(not judge(row).is_bad for row in rows)} of {len(rows)}"
 
 
 def _convergence(runs: Sequence[Record]) -> list[str]:

@@ -9,6 +9,7 @@ import torch
 
 from isolatent.checks import IsolatentWarning
 from isolatent.contrast import NCE, AlignUniform, AnInfoNCE, ConstantPotential, Dot, InfoNCE, Lp
+from isolatent.worlds import Box, Identity, Normal, Uniform, World
 from named_losses import LOSSES, value_and_gradients
 
 
@@ -146,6 +147,27 @@ def test_uniformity_ends_where_each_anchor_is_its_own_negative():
     grown = 1e4 * h
     assert loss(grown, grown) == pytest.approx(-0.9 * math.log(6))
     assert AlignUniform(0.9, p=1, symmetric=False)(grown, grown) < -1e3
+
+
+@pytest.mark.parametrize(
+    ("alpha", "std", "falls"),
+    [(0.3, 0.05, True), (0.5, 0.05, True), (0.1, 0.05, False), (0.7, 0.3, False)],
+)
+def test_whether_align_uniform_has_a_minimum_depends_on_the_nearest_negative(alpha, std, falls):
+    """On codes that grow by s: s^p times (1 - a) · positive - a · nearest negative."""
+    world = World(Box(5), Uniform(), Normal(std), Identity(), seed=0)
+    h, h_pos = (codes.double() for codes in world.sample_latents(512))
+    distances = torch.cdist(h, h_pos).square()
+    positive = distances.diagonal().mean()
+    nearest = (distances + torch.eye(len(h)) * 1e9).min(1).values.mean()
+    slope = (1 - alpha) * positive - alpha * nearest
+    assert (slope < 0) == falls
+    loss = AlignUniform(alpha, p=2, symmetric=False)
+    values = [float(loss(s * h, s * h_pos)) for s in (30.0, 100.0, 300.0)]
+    assert (values[2] < values[1] < values[0]) == falls
+    assert values[2] == pytest.approx(float(300.0**2 * slope), rel=0.05)
+    bounded = AlignUniform(alpha, p=2, include_self=True, symmetric=False)
+    assert bounded(300 * h, 300 * h_pos) > -alpha * math.log(len(h))
 
 
 def test_aninfonce_is_infonce_with_a_weight_per_dimension(generator):

@@ -24,6 +24,7 @@ CHANGES = {
     "measure": ["total_variation"],
     "published": {"unsupervised": 99.0},
     "centre": "median",
+    "comparable": False,
     "matches": True,
     "limits": True,
     "note": "a note",

@@ -10,9 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from isolatent.experiments import Experiment, as_csv, as_markdown, export, tabulate, verdict
+from isolatent.experiments.program import program_digest
 from isolatent.experiments.results import centre_and_spread
+from isolatent.report import page_of_runs, render_page
 
 SCORES = {"first": [0.991, 0.993, 0.998], "second": [0.55, 0.61, 0.58], "third": [0.9]}
+ABOUT = {"error": None, "objective": "InfoNCE"}
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def filled(tiny, store):
     store.write_experiment(experiment)
     for run in experiment.runs([0, 1, 2]):
         scores = SCORES.get(run.cell.name, [])
-        record = {"cell": run.cell.name, "seed": run.seed, "started": "2", "error": None}
+        record = {"cell": run.cell.name, "seed": run.seed, "started": "2", **ABOUT}
         if run.seed < len(scores):
             values = {
                 "unsupervised": {"linear_r2": scores[run.seed]},
@@ -52,10 +55,10 @@ def test_mean_spread_and_difference_by_hand(filled):
     assert rows["first", "unsupervised"].verdict == "within the paper's spread"
     assert rows["first", "identity"].verdict == "within 0.5 points"
     assert rows["second", "unsupervised"].verdict == "fails as published"
-    assert rows["third", "unsupervised"].verdict == "worse"
+    assert rows["third", "unsupervised"].verdict == "1 seed"
     assert rows["third", "unsupervised"].deviation is None
     assert rows["third", "unsupervised"].runs == 3  # two of which failed
-    assert "| 90.00 | 1 of 3 | 99.00 | -9.00 | worse |" in as_markdown(tabulate(filled))
+    assert "| 90.00 | 1 of 3 | 99.00 | -9.00 | 1 seed |" in as_markdown(tabulate(filled))
     assert rows["fourth", "unsupervised"].verdict == "missing"
 
 
@@ -73,16 +76,16 @@ def test_mean_spread_and_difference_by_hand(filled):
     ],
 )
 def test_verdicts(arguments, expected):
-    assert verdict(*arguments) == expected
+    assert verdict(*arguments, seeds=3, objective="InfoNCE") == expected
 
 
 def test_verdicts_of_limits_and_of_runs_without_a_score():
-    assert verdict(79.9, 58.0, 3.0, limits=True) == "fails as published"
-    assert verdict(80.0, 58.0, 3.0, limits=True) == ("identified here, not in the paper")
-    assert verdict(79.9, None, None, limits=True) == "fails as claimed"
-    assert verdict(80.0, None, None, limits=True) == "identified, against the claim"
-    assert verdict(None, 99.0, None, ended=["failed", "diverged"]) == "diverged"
-    assert verdict(None, 99.0, None, ended=["failed"]) == "failed"
+    assert verdict(79.9, 58.0, 3.0, seeds=3, limits=True) == "fails as published"
+    assert verdict(80.0, 58.0, 3.0, seeds=3, limits=True) == ("identified here, not in the paper")
+    assert verdict(79.9, None, None, seeds=3, limits=True) == "fails as claimed"
+    assert verdict(80.0, None, None, seeds=3, limits=True) == "identified, against the claim"
+    assert verdict(None, 99.0, None, seeds=0, ended=["failed", "diverged"]) == "diverged"
+    assert verdict(None, 99.0, None, seeds=0, ended=["failed"]) == "failed"
 
 
 def test_every_format_holds_the_same_numbers(filled, tmp_path):
@@ -110,7 +113,7 @@ def test_the_latest_record_counts(filled, first_file, last_file, counts):
         scores = {"unsupervised": {"linear_r2": score}}
         record = {"cell": "first", "seed": 0, "started": started, "scores": scores}
         path = filled.directory / "runs" / "a-b" / f"first-seed0-{name * 12}.json"
-        path.write_text(json.dumps(record | {"status": "done"}))
+        path.write_text(json.dumps(record | ABOUT | {"status": "done"}))
     (row,) = [r for r in tabulate(filled) if (r.cell, r.approach) == ("first", "unsupervised")]
     assert row.ours == pytest.approx(100 * np.mean([counts, 0.993, 0.998]))
 
@@ -145,3 +148,55 @@ def test_centre_and_spread_are_affine_equivariant(centre):
     assert moved == pytest.approx((3 - 2 * middle, 2 * spread))
     assert centre_and_spread([], centre) == (None, None)
     assert centre_and_spread([4.0], centre) == (4.0, None)
+
+
+@pytest.mark.parametrize("limits", [False, True])
+@pytest.mark.parametrize(("seeds", "expected"), [(1, "1 seed"), (2, "2 seeds")])
+def test_fewer_than_three_seeds_have_no_verdict(seeds, expected, limits):
+    assert verdict(50.0, 99.5, 0.2, seeds=seeds, limits=limits) == expected
+    assert verdict(50.0, 99.5, 0.2, seeds=3, limits=limits) != expected
+
+
+def test_only_the_papers_objective_reproduces_its_score():
+    given = {"seeds": 3, "spread": 0.2, "published": 99.5}
+    assert verdict(99.5, **given, objective="InfoNCE") == "within the paper's spread"
+    ours = "InfoNCE, saturated from step 40"
+    assert verdict(99.5, **given, objective=ours) == "ours: within the paper's spread"
+    assert verdict(50.0, **given, limits=True, objective=ours) == "ours: fails as published"
+    assert verdict(99.5, **given, objective="not recorded") == "objective not recorded"
+    assert verdict(99.5, **given, comparable=False) == "not comparable"
+    assert verdict(99.5, None, None, seeds=3, objective=ours) == "nothing published"
+
+
+def test_rows_name_objectives_and_programs(tiny, store):
+    """Runs of another program than today's are stale, and pooled programs are named."""
+    names = ("today", "older", "mixed")
+    paper = {"unsupervised": 90.0}
+    cells = [{"name": name, **tiny, "published": paper} for name in names]
+    experiment = Experiment.model_validate({"name": "own", "title": "", "cells": cells})
+    store.write_experiment(experiment)
+    for run in experiment.runs([0, 1, 2]):
+        program = {"today": program_digest(), "older": None}.get(run.cell.name, f"p{run.seed % 2}")
+        objective = f"InfoNCE, saturated from step {30 + run.seed}"
+        about = {"cell": run.cell.name, "seed": run.seed, "started": "", "status": "done"}
+        about |= {"scores": {"unsupervised": {"linear_r2": 0.9}}, "objective": objective}
+        store.write(run, about | {"program": program})
+    rows = {row.cell: row for row in tabulate(store) if row.approach == "unsupervised"}
+    assert [rows[name].stale for name in names] == [0, 3, 3]
+    assert {row.verdict for row in rows.values()} == {"ours: within 0.5 points"}
+    text, table = as_markdown([*rows.values()]), as_csv([*rows.values()])
+    shown = {
+        "today": program_digest(),
+        "older": "not recorded; stale: 3 of 3 seeds",
+        "mixed": "p0 and p1; stale: 3 of 3 seeds; several programs pooled",
+    }
+    for name, program in shown.items():
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {name} |")]
+        assert line.endswith(f"| InfoNCE, saturated from step 30–32 | {program} |")
+    read = {row["cell"]: row for row in csv.DictReader(io.StringIO(table))}
+    assert [read[name]["stale"] for name in names] == ["0", "3", "3"]
+    assert read["mixed"]["programs"] == "p0 and p1"
+    page = render_page(page_of_runs([(store.experiments()[0], store.records("own"))]))
+    assert "2 of 3 rows stale: made by another program than today" in page
+    for program in shown.values():
+        assert program in page

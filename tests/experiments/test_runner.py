@@ -98,3 +98,17 @@ def test_select_cells(experiment):
     assert [c.name for c in select_cells(experiment, "f*").cells] == ["first"]
     with pytest.raises(ValueError, match="cells are first, second"):
         select_cells(experiment, "third")
+
+
+def test_stale_runs_are_kept_by_default_and_repeated_on_demand(experiment, store):
+    assert reproduce(experiment, store, [0], jobs=1) == Summary(done=2)
+    (first, second) = sorted(store.directory.glob("runs/*/*.json"))
+    for path, program in ((first, "0123456789abcdef"), (second, None)):
+        record = json.loads(path.read_text()) | {"program": program, "scores": {}}
+        path.write_text(json.dumps(record))
+    assert reproduce(experiment, store, [0], jobs=1) == Summary(skipped=2, stale=2)
+    assert [row.ours for row in tabulate(store)] == [None] * 4
+    one = select_cells(experiment, "first")
+    assert reproduce(one, store, [0], jobs=1, stale=True) == Summary(done=1)
+    assert reproduce(experiment, store, [0], jobs=1) == Summary(skipped=2, stale=1)
+    assert len([*store.directory.glob("runs/*/*.json")]) == 2  # the record was replaced

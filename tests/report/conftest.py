@@ -150,10 +150,10 @@ def results():
         ],
         [
             *(make_run("sphere_vmf10", seed, 0.99) for seed in range(3)),
-            make_run("sphere_laplace", 0, 0.91, n=10),
-            make_run("box_normal_free", 0, 0.7),
-            make_run("found_after_all", 0, 0.9),
-            make_run("above", 0, 0.995, scale=weights),
+            *(make_run("sphere_laplace", seed, 0.91, n=10) for seed in range(3)),
+            *(make_run("box_normal_free", seed, 0.7) for seed in range(3)),
+            *(make_run("found_after_all", seed, 0.9) for seed in range(3)),
+            *(make_run("above", seed, 0.995, scale=weights) for seed in range(3)),
             make_run("diverged", 0, **nan, **nothing),
         ],
     )

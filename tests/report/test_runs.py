@@ -15,9 +15,9 @@ scores = st.floats(0, 100)
 spreads = st.none() | st.floats(0, 30)
 
 
-def row(mean, published, spread=None, runs=1, seeds=None, **about):
+def row(mean, published, spread=None, runs=3, seeds=None, **about):
     seeds = (0 if mean is None else runs) if seeds is None else seeds
-    text = verdict(mean, published, spread, **about)
+    text = verdict(mean, published, spread, seeds=seeds, **about)
     return Row(
         "e", "c", "unsupervised", "mcc", mean, None, "mean", seeds, runs, published, spread, 0, text
     )
@@ -49,7 +49,15 @@ def test_a_limit_is_reproduced_by_low_scores_only(ours, paper):
         (row(None, 99.0, ended=["diverged"]), "failed", True),
         (row(None, None, ended=["diverged"]), "open", False),
         (row(None, None, ended=["failed"]), "failed", True),
+        (row(99.0, 99.0, runs=4, seeds=3), "failed", True),
         (row(99.0, 99.0, runs=3, seeds=2), "failed", True),
+        (row(50.0, 99.0, runs=2), "open", False),
+        (row(50.0, 99.0, objective="not recorded"), "open", False),
+        (row(50.0, 99.0, comparable=False), "open", False),
+        (row(99.0, 99.0, objective="InfoNCE"), "reached", False),
+        (row(99.0, 99.0, objective="InfoNCE, saturated from step 9"), "ours", False),
+        (row(50.0, 60.0, limits=True, objective="AnInfoNCE, axes turned"), "ours", False),
+        (row(50.0, 99.0, objective="InfoNCE with learned potentials"), "missed", True),
         (row(99.0, None), "open", False),
         (row(50.0, None, limits=True), "limit", False),
         (row(99.0, None, limits=True), "open", False),
@@ -201,7 +209,9 @@ def test_the_same_experiment_twice_has_two_headings(results):
 def test_results_of_real_runs_are_shown(reproduced):
     page = page_of_runs(read_results(reproduced.parent))  # also from a directory above
     vmf, two, unfit = page.sections
-    assert [row.verdict.kind for row in page.table] == ["missed", "missed", "failed"]
+    assert [row.verdict.text for row in page.table] == ["2 seeds", "2 seeds", "failed"]
+    assert [row.row.stale for row in page.table] == [0, 0, 0]
+    assert [row.row.objective for row in page.table] == ["InfoNCE", "AnInfoNCE, axes turned", ""]
     assert page.summary[0] == "Three worlds, hardly trained. Twenty steps teach nothing."
     assert {score.label for score in vmf.scores} == {
         "raw observations",
@@ -221,7 +231,7 @@ def test_results_of_real_runs_are_shown(reproduced):
     assert len(unfit.errors) == 2
     html = render_page(page)
     claims = [cell.guarantee["equivalence"] for cell in (vmf, two)]
-    for text in ("sphere_vmf", "two_values", "worse", "Quality", *claims, "Copy the command"):
+    for text in ("sphere_vmf", "two_values", "2 seeds", "Quality", *claims, "Copy the command"):
         assert text in html
 
 
@@ -244,5 +254,5 @@ def test_a_cell_with_a_median_shows_medians(run_of, cell_of, results_of):
 def test_a_section_with_several_missed_scores_is_listed_once(run_of, cell_of, results_of):
     published = {name: {"value": 99.9, "spread": 0.1} for name in ("linear_r2", "mcc")}
     cell = cell_of("a", metrics=list(published)) | {"published": {"unsupervised": published}}
-    page = page_of_runs([results_of([cell], [run_of("a", 0, 0.5)])])
+    page = page_of_runs([results_of([cell], [run_of("a", seed, 0.5) for seed in range(3)])])
     assert page.summary[-1] == "Not reached: a (R² (linear), MCC)."

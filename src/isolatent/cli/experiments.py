@@ -56,6 +56,12 @@ def reproduce(
     out: Annotated[
         Path, typer.Option(help="Directory for the results; finished runs in it are skipped.")
     ] = Path("reproduction"),
+    stale: Annotated[
+        bool,
+        typer.Option(
+            "--stale", help="Run finished runs again whose program is not today's; else keep them."
+        ),
+    ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -90,12 +96,16 @@ def reproduce(
                 backend=backend,
                 jobs=jobs,
                 budget=budget,
+                stale=stale,
                 callback=display,
             )
     except KeyboardInterrupt:
         write_overview(out)
         raise
-    counts = {"done": summary.done, "already finished": summary.skipped} | {
+    finished = "already finished"
+    if summary.stale:
+        finished += f" ({summary.stale} stale: of another program; --stale runs them again)"
+    counts = {"done": summary.done, finished: summary.skipped} | {
         status: count
         for status in ("diverged", "failed", "left")
         if (count := getattr(summary, status))

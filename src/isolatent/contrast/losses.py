@@ -171,9 +171,18 @@ class AlignUniform(ContrastiveLoss):
 
     .. math:: a\, E_i \log E_j e^{-\|h_i - h'_j\|_p^p} + (1 - a)\, E_i \|h_i - h'_i\|_p^p
 
-    For :math:`a > 1/2` the loss is unbounded below as codes grow, unless they live in a bounded
-    space or ``include_self=True``. Then the mean over j includes the anchor itself, at distance 0,
-    as in the reference code, and with K negatives uniformity is at least :math:`-\log(K + 1)`.
+    On unbounded codes the loss of a batch need not have a minimum, for any a. When the codes h are
+    multiplied by a growing s, it approaches
+
+    .. math:: s^p \left[(1 - a)\, E_i \|h_i - h'_i\|_p^p
+        - a\, E_i \min_j \|h_i - h'_j\|_p^p\right]
+
+    and falls without end where a times the distance of the nearest negative exceeds 1 - a times
+    that of the positive: for uniform codes in a five-dimensional unit box, a normal conditional of
+    width 0.05, 512 pairs and p = 2, for a = 0.3 as well as for a = 0.5. It is bounded if the codes
+    live in a bounded space, or with ``include_self=True``: then the mean over j includes the anchor
+    itself, at distance 0, as in the reference code, and with K negatives uniformity is at least
+    :math:`-\log(K + 1)`.
 
     Args:
         alpha: The weight a of uniformity, between 0 and 1.

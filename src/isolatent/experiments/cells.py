@@ -123,6 +123,8 @@ class CellFields(Spec):
             name may be left out.
         centre: How scores are aggregated over seeds, in the paper and here: ``"mean"``, with the
             standard deviation, or ``"median"``, with the median absolute deviation.
+        comparable: Whether the paper's settings are known and used, up to the recipe. Otherwise
+            published scores are shown, but ours are not judged by them.
         matches: Whether the model's assumptions hold in the world, if the paper says so.
         limits: The metrics that are claimed to *fail* in this cell; True stands for all of them.
         note: A remark shown beside the table.
@@ -137,6 +139,7 @@ class CellFields(Spec):
         dict[str, Annotated[Published, BeforeValidator(_expand_published)]],
     ] = {}
     centre: Annotated[str, one_of(CENTRES)] = "mean"
+    comparable: bool = True
     matches: bool | None = None
     limits: list[str] = []
     note: str = ""

@@ -39,6 +39,8 @@ from isolatent.experiments.measures import (
     thin_curve,
     total_variation,
 )
+from isolatent.experiments.objectives import objective_of_model
+from isolatent.experiments.program import program_digest
 from isolatent.training import Recipe
 
 __all__ = ["execute", "new_record"]
@@ -93,6 +95,7 @@ def new_record(run: Run, threads: int) -> dict[str, Any]:
         "cell": run.cell.name,
         "seed": run.seed,
         "hash": run.hash,
+        "program": program_digest(),
         "status": "done",
         "error": None,
         "spec": run.cell.to_dict(),
@@ -148,6 +151,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             measures["gradient_noise"] = gradient_noise(model, pairs, recipe.batch_size, seed)
         record |= _beside_factors(z.numpy(), h, one_by_one=cell.metrics[0] in ONE_BY_ONE)
         record |= {
+            "objective": objective_of_model(cell.to_dict(), model),
             "curve": thin_curve(model.history_),
             "scale": scales(cell, model.loss_, z.numpy(), h),
         }

@@ -15,7 +15,7 @@ from isolatent.files import digest_json, file_name
 __all__ = ["AnyCell", "Experiment", "Run", "hashed_fields"]
 
 # Fields of a cell that do not change its result: every run records all scores.
-UNHASHED = {"name", "metrics", "published", "centre", "matches", "limits", "note"}
+UNHASHED = {"name", "metrics", "published", "centre", "comparable", "matches", "limits", "note"}
 
 
 def _cell_type(written: Any) -> str:
@@ -53,7 +53,10 @@ class Run(Spec):
 
     @property
     def hash(self) -> str:
-        """SHA-256 of everything the result depends on, with seed and package version.
+        """SHA-256 of everything declared that the result depends on, with seed and package version.
+
+        The program is not part of it but of the record (:mod:`isolatent.experiments.program`), so
+        that the results of another program are found, and known to be stale.
 
         Published scores, notes and other fields in ``UNHASHED`` are not part of it: they can be
         corrected without repeating the run.

@@ -14,6 +14,7 @@ from isolatent.evaluation.mcc import standardised_columns
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.latent_traversal import latent_traversal, sample_test_factors
 from isolatent.experiments.measures import thin_curve
+from isolatent.experiments.objectives import objective_of_model
 from isolatent.pairs import FactorPairs
 
 __all__ = ["execute_image_cell"]
@@ -40,6 +41,7 @@ def execute_image_cell(cell: ImageCell, seed: int) -> dict[str, Any]:
             "steps": model.history_[-1].number,
             "pairs": repr(pairs.transitions),
         },
+        "objective": objective_of_model(cell.to_dict(), model),
         "curve": thin_curve(model.history_),
         "correlation": _correlation(model, pairs, seed),
         "factors": list(pairs.world.names),

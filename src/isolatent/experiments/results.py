@@ -12,6 +12,13 @@ from typing import Any
 
 from isolatent.checks import check_one_of
 from isolatent.experiments.cells import CENTRES
+from isolatent.experiments.objectives import (
+    NOT_RECORDED,
+    is_published_objective,
+    objective_of_record,
+    pool_objectives,
+)
+from isolatent.experiments.program import is_stale
 from isolatent.experiments.store import Store
 
 __all__ = [
@@ -22,8 +29,10 @@ __all__ = [
     "centre_and_spread",
     "export",
     "make_row",
+    "no_verdict",
     "ours_heading",
     "ours_text",
+    "program_text",
     "rows_of",
     "seeds_text",
     "spread_text",
@@ -33,6 +42,10 @@ __all__ = [
 
 FORMATS = ("markdown", "csv", "parquet")
 CLOSE = 0.5  # percentage points
+MIN_SEEDS = 3  # a row of fewer seeds has no verdict
+OURS = "ours: "  # prefix of verdicts on runs whose objective is not the paper's
+NOT_COMPARABLE = "not comparable"
+UNKNOWN_OBJECTIVE = "objective not recorded"
 NOT_IDENTIFIED = 80.0  # per cent; below it the single factors are not identified
 # Verdicts on a claimed failure: confirmed or not.
 LIMITS = ("fails as published", "identified here, not in the paper")
@@ -58,6 +71,9 @@ class Row:
         spread: The published deviation.
         difference: Our score minus the published one.
         verdict: The result of :func:`verdict`.
+        objective: The objective that was trained with; empty for other approaches.
+        programs: Digests of the programs of the runs; several are separated by " and ".
+        stale: Number of seeds whose program is not today's.
     """
 
     experiment: str
@@ -73,6 +89,9 @@ class Row:
     spread: float | None
     difference: float | None
     verdict: str
+    objective: str = ""
+    programs: str = ""
+    stale: int = 0
 
 
 def tabulate(store: Store) -> list[Row]:
@@ -94,8 +113,9 @@ def rows_of(experiment: Mapping[str, Any], records: Sequence[Mapping[str, Any]])
     Example:
         >>> paper = {"unsupervised": {"mcc": {"value": 99.0}}}
         >>> cell = {"name": "a", "metrics": ["mcc"], "published": paper}
-        >>> record = {"cell": "a", "scores": {"unsupervised": {"mcc": 0.9}}}
-        >>> (row,) = rows_of({"name": "own", "cells": [cell]}, [record])
+        >>> scores = {"unsupervised": {"mcc": 0.9}}
+        >>> record = {"cell": "a", "objective": "InfoNCE", "scores": scores}
+        >>> (row,) = rows_of({"name": "own", "cells": [cell]}, [record] * 3)
         >>> row.ours, row.verdict
         (90.0, 'worse')
     """
@@ -116,8 +136,12 @@ def make_row(
     records: Sequence[Mapping[str, Any]],
 ) -> Row:
     """Return the row of one metric of a cell from the cell's records."""
-    scores = [((record.get("scores") or {}).get(approach) or {}).get(metric) for record in records]
-    values = [100 * float(score) for score in scores if score is not None]
+    found = [((record.get("scores") or {}).get(approach) or {}).get(metric) for record in records]
+    scored = [record for record, score in zip(records, found, strict=True) if score is not None]
+    values = [100 * float(score) for score in found if score is not None]
+    objective = ""
+    if approach == "unsupervised":
+        objective = pool_objectives([objective_of_record(record, cell) for record in scored])
     paper = cell.get("published", {}).get(approach, {}).get(metric, {})
     centre = cell.get("centre", "mean")
     ours, deviation = centre_and_spread(values, centre)
@@ -139,9 +163,15 @@ def make_row(
             ours,
             published,
             paper.get("spread"),
+            seeds=len(values),
             limits=metric in cell.get("limits", ()) and approach == "unsupervised",
             ended=[record.get("status", "") for record in records],
+            objective=objective,
+            comparable=cell.get("comparable", True),
         ),
+        objective=objective,
+        programs=" and ".join(sorted({str(r.get("program") or NOT_RECORDED) for r in scored})),
+        stale=sum(map(is_stale, scored)),
     )
 
 
@@ -172,35 +202,66 @@ def verdict(
     published: float | None,
     spread: float | None,
     *,
+    seeds: int,
     limits: bool = False,
     ended: Sequence[str] = (),
+    objective: str = "",
+    comparable: bool = True,
 ) -> str:
     """Compare our score with a published one, both in per cent.
+
+    Fewer than three seeds give no verdict. A verdict on an objective that is not the paper's starts
+    with "ours: ", since such a score does not reproduce the paper's.
 
     Args:
         ours: Our mean or median; None if no run gave a score.
         published: The published mean or median.
         spread: The published deviation.
+        seeds: Number of runs that gave our score.
         limits: Whether the claim is that the factors are *not* identified.
         ended: The status of the runs, which is the verdict if none gave a score.
+        objective: The objective of the runs; empty for a baseline.
+        comparable: Whether the paper's settings are known and used.
 
     Example:
-        >>> verdict(99.8, 99.86, 0.01), verdict(55.0, 58.26, 3.0, limits=True)
+        >>> verdict(99.8, 99.86, 0.01, seeds=3), verdict(55.0, 58.26, 3.0, seeds=5, limits=True)
         ('within 0.5 points', 'fails as published')
+        >>> verdict(99.8, 99.86, 0.01, seeds=3, objective="InfoNCE, saturated from step 40")
+        'ours: within 0.5 points'
+        >>> verdict(99.8, 99.86, 0.01, seeds=1)
+        '1 seed'
     """
     if ours is None:
         return next((kind for kind in ("diverged", "failed") if kind in ended), "missing")
-    if limits:
+    if published is None and not limits:
+        return "nothing published"
+    if not comparable:
+        return NOT_COMPARABLE
+    if seeds < MIN_SEEDS:
+        return "1 seed" if seeds == 1 else f"{seeds} seeds"
+    if NOT_RECORDED in objective:
+        return UNKNOWN_OBJECTIVE
+    prefix = "" if is_published_objective(objective) else OURS
+    return prefix + _judgement(ours, published, spread, limits)
+
+
+def _judgement(ours: float, published: float | None, spread: float | None, limits: bool) -> str:
+    if limits or published is None:
         fails, found = LIMITS if published is not None else CLAIMED_LIMITS
         return fails if ours < NOT_IDENTIFIED else found
-    if published is None:
-        return "nothing published"
     difference = round(ours - published, 9)
     if spread is not None and abs(difference) <= spread:
         return "within the paper's spread"
     if abs(difference) <= CLOSE:
         return f"within {CLOSE:g} points"
     return "better" if difference > 0 else "worse"
+
+
+def no_verdict(row: Row) -> bool:
+    """Return whether a row with a published score is not judged."""
+    return row.verdict in (NOT_COMPARABLE, UNKNOWN_OBJECTIVE) or row.verdict.endswith(
+        (" seed", " seeds")
+    )
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
@@ -212,13 +273,14 @@ def as_markdown(rows: Sequence[Row]) -> str:
         lines += [f"## {experiment}", ""] if not lines else ["", f"## {experiment}", ""]
         lines.append(
             f"| cell | approach | score | {ours_heading(centres)} | seeds | paper [%] | difference "
-            "| verdict |"
+            "| verdict | objective | program |"
         )
-        lines.append("|---|---|---|---|---|---|---|---|")
+        lines.append("|---" * 10 + "|")
         for row in own:
             cells = [row.cell, row.approach, row.metric, ours_text(row, mixed=len(centres) > 1)]
             cells += [seeds_text(row), spread_text(row.published, row.spread)]
             cells += ["" if row.difference is None else f"{row.difference:+.2f}", row.verdict]
+            cells += [row.objective, program_text(row)]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -254,6 +316,19 @@ def seeds_text(row: Row) -> str:
     return str(row.seeds) if row.seeds == row.runs else f"{row.seeds} of {row.runs}"
 
 
+def program_text(row: Row) -> str:
+    """Format the programs of a row's runs, marked as stale where they are not today's.
+
+    Example:
+        >>> about = ("e", "c", "unsupervised", "mcc", 90.0, None, "mean", 3, 3, None, None, None)
+        >>> program_text(Row(*about, "nothing published", "InfoNCE", "not recorded", stale=2))
+        'not recorded; stale: 2 of 3 seeds'
+    """
+    stale = f"stale: {row.stale} of {row.seeds} seed{'s' * (row.seeds > 1)}" if row.stale else ""
+    pooled = "several programs pooled" if " and " in row.programs else ""
+    return "; ".join(filter(None, (row.programs, stale, pooled)))
+
+
 def as_csv(rows: Sequence[Row]) -> str:
     """Return the rows as CSV with a header."""
     text = io.StringIO()
@@ -267,7 +342,7 @@ def _write_parquet(rows: Sequence[Row], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {"seeds": pa.int64(), "runs": pa.int64()} | {
+    kinds = {name: pa.int64() for name in ("seeds", "runs", "stale")} | {
         name: pa.float64() for name in ("ours", "deviation", "published", "spread", "difference")
     }
     schema = pa.schema([(field.name, kinds.get(field.name, pa.string())) for field in fields(Row)])

@@ -11,6 +11,7 @@ from typing import Any
 from isolatent.checks import check_integer, check_real
 from isolatent.experiments.backends import check_backend, map_runs
 from isolatent.experiments.experiment import Experiment, Run
+from isolatent.experiments.program import is_stale
 from isolatent.experiments.store import Store
 
 __all__ = ["Event", "Summary", "reproduce", "select_cells"]
@@ -33,9 +34,19 @@ class Event:
 
 @dataclass(frozen=True)
 class Summary:
-    """Number of runs that were skipped, done, diverged or failed, and left by the time budget."""
+    """Numbers of runs.
+
+    Attributes:
+        skipped: Runs whose results were stored before.
+        stale: Those of them whose results are of another program than today's.
+        done: Runs that were executed.
+        diverged: Runs whose loss became infinite.
+        failed: Runs that ended with an error.
+        left: Runs that the time budget did not allow for.
+    """
 
     skipped: int = 0
+    stale: int = 0
     done: int = 0
     diverged: int = 0
     failed: int = 0
@@ -59,6 +70,7 @@ def reproduce(
     backend: str = "local",
     jobs: int | None = None,
     budget: float | None = None,
+    stale: bool = False,
     callback: Callable[[Event], None] = lambda event: None,
 ) -> Summary:
     """Execute every cell with every seed, skipping runs that are already stored.
@@ -73,6 +85,8 @@ def reproduce(
         backend: ``"local"`` or ``"ray"``.
         jobs: Number of parallel runs; by default the number of cores.
         budget: Minutes after which no further run is started.
+        stale: Whether finished runs of another program than today's are executed again. Their
+            records are replaced.
         callback: Called with every event.
     """
     if budget is not None:
@@ -87,12 +101,15 @@ def reproduce(
     store.write_experiment(experiment)
     runs = experiment.runs(seeds)
     waiting = []
+    counts = dict.fromkeys(("skipped", "stale", "done", "diverged", "failed"), 0)
     for run in runs:
-        if (record := store.finished(run)) is None:
+        record = store.finished(run)
+        if record is None or (stale and is_stale(record)):
             waiting.append(run)
         else:
+            counts["skipped"] += 1
+            counts["stale"] += is_stale(record)
             callback(Event("skipped", run, record))
-    counts = {"skipped": len(runs) - len(waiting), "done": 0, "diverged": 0, "failed": 0}
     started = 0
 
     def runs_within_budget() -> Iterator[Run]:

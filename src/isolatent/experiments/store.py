@@ -29,7 +29,10 @@ class Store:
         self.directory = Path(directory)
 
     def finished(self, run: Run) -> dict[str, Any] | None:
-        """Return the record of a finished run with the same hash, which includes the version."""
+        """Return the record of a finished run with the same hash, which includes the version.
+
+        It may be stale, that is, made by another program (:func:`is_stale`).
+        """
         record = _read(self.directory / run.file)
         return record if record is not None and record.get("status") in FINISHED else None
 

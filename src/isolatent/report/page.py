@@ -44,6 +44,7 @@ VERDICT_SYMBOLS = {
     "missing": "–",
     "limit": "≈",
     "open": "–",
+    "ours": "○",
     "reached": "✓",
     "above": "▲",
 }

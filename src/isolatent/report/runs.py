@@ -11,9 +11,12 @@ from pydantic import ValidationError
 
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.results import (
+    OURS,
     Row,
     centre_and_spread,
+    no_verdict,
     ours_text,
+    program_text,
     rows_of,
     spread_text,
 )
@@ -61,8 +64,9 @@ def page_of_runs(results: Sequence[Results]) -> Page:
     Example:
         >>> paper = {"unsupervised": {"mcc": {"value": 99.0}}}
         >>> cell = {"name": "vmf", "metrics": ["mcc"], "published": paper}
-        >>> record = {"cell": "vmf", "seed": 0, "scores": {"unsupervised": {"mcc": 0.9}}}
-        >>> page_of_runs([({"name": "own", "cells": [cell]}, [record])]).table[0].verdict.text
+        >>> scores = {"unsupervised": {"mcc": 0.9}}
+        >>> record = {"cell": "vmf", "objective": "InfoNCE", "scores": scores}
+        >>> page_of_runs([({"name": "own", "cells": [cell]}, [record] * 3)]).table[0].verdict.text
         'worse'
     """
     names = list(dict.fromkeys(str(experiment["name"]) for experiment, _ in results))
@@ -80,9 +84,14 @@ def page_of_runs(results: Sequence[Results]) -> Page:
 def judge(row: Row) -> Verdict:
     """Return the verdict on a row, which also counts the runs without a score.
 
-    Where nothing was published, a run that diverged or is missing does no harm.
+    Where nothing was published, a run that diverged or is missing does no harm. With an objective
+    that is not the paper's no score counts as reached, but a lower one counts as missed.
     """
-    kind = VERDICT_KINDS.get(row.verdict, "reached")
+    kind = VERDICT_KINDS.get(row.verdict.removeprefix(OURS), "reached")
+    if no_verdict(row):
+        kind = "open"
+    elif row.verdict.startswith(OURS) and row.verdict != f"{OURS}worse":
+        kind = "ours"
     lost = row.runs - row.seeds
     if kind in ("missing", "failed"):
         harmless = row.published is None and row.verdict != "failed"
@@ -174,8 +183,11 @@ def _summary(table: Sequence[Comparison]) -> tuple[str, ...]:
             bad.setdefault(compared.section, []).append(score_name(compared.row.metric))
     several = any(len(scores) > 1 for scores in bad.values())
     parts = (f"{name} ({', '.join(scores)})" if several else name for name, scores in bad.items())
-    return (f"{rows}: {counted}." if table else "No runs.",) + (
-        (f"Not reached: {'; '.join(parts) if several else ', '.join(parts)}.",) if bad else ()
+    stale = sum(compared.row.stale > 0 for compared in table)
+    return (
+        f"{rows}: {counted}." if table else "No runs.",
+        *([f"{stale} of {rows} stale: made by another program than today's."] if stale else []),
+        *([f"Not reached: {'; '.join(parts) if several else ', '.join(parts)}."] if bad else []),
     )
 
 
@@ -189,6 +201,10 @@ def _facts(spec: Mapping[str, Any], records: list[Record], row: Row, shown: Reco
         facts.append((f"Paper, {name}", f"{spread_text(row.published, row.spread)} %"))
     if seeds := ", ".join(str(r["seed"]) for r in records if r.get("seed") is not None):
         facts.append(("Seeds", seeds))
+    if row.objective:
+        facts.append(("Objective", row.objective))
+    if row.programs:
+        facts.append(("Program", program_text(row)))
     times = [(record.get("seconds") or {}).get("total") for record in records]
     if seconds := [s for time in times if (s := read_number(time)) is not None]:
         facts.append(("Time of a run", f"{statistics.fmean(seconds):.3g} s"))

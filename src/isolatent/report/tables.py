@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from isolatent.experiments.results import (
     CLOSE,
+    MIN_SEEDS,
     NOT_IDENTIFIED,
+    OURS,
     ours_heading,
     ours_text,
+    program_text,
     seeds_text,
     spread_text,
 )
@@ -60,7 +63,7 @@ def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str])
     centres = {compared.row.centre for compared in comparisons}
     mixed, ours = len(centres) > 1, f"O{ours_heading(centres)[1:]}"
     # The most important columns come first: a phone shows only the left of a wide table.
-    columns = ["Row", "Verdict", ours, *NUMERIC_COLUMNS, "Score"]
+    columns = ["Row", "Verdict", ours, *NUMERIC_COLUMNS, "Score", "Objective", "Program"]
     columns += ["Experiment"] if several else []
     heads = (
         element(
@@ -87,7 +90,10 @@ def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str])
         f"{_centre_names(centres)} over seeds, in per cent. A published score is reached if ours "
         f"is above it, within the paper’s spread or within {CLOSE:g} points; rows in red did not "
         "reach it. Where the paper shows or claims that factors are not identified, a score below "
-        f"{NOT_IDENTIFIED:g} % fails as published or claimed. Press a heading to sort."
+        f"{NOT_IDENTIFIED:g} % fails as published or claimed. Rows of fewer than {MIN_SEEDS} seeds "
+        f"have no verdict. A verdict that starts with “{OURS.strip()}” is on an objective that is "
+        "not the paper’s, so the row does not reproduce the published score. Stale seeds are of "
+        "another program than today’s. Press a heading to sort."
     )
     return join(
         element("p", rule, id="results-rule", class_="muted"),
@@ -120,6 +126,8 @@ def _table_row(
         _numeric(row.difference, _signed(row.difference)),
         _numeric(row.seeds, seeds_text(row)),
         element("td", score_name(row.metric), class_="name"),
+        element("td", row.objective or "–"),
+        element("td", program_text(row) or "–"),
         element("td", row.experiment) if several else None,
         class_="bad" if verdict.is_bad else None,
     )

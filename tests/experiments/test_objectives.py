@@ -1,0 +1,148 @@
+"""Records name the objective of their run; of older records it is derived."""
+
+import json
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+from isolatent.contrast import InfoNCE, Lp, NetworkPotential
+from isolatent.experiments.execution import execute
+from isolatent.experiments.experiment import Experiment
+from isolatent.experiments.objectives import (
+    NOT_RECORDED,
+    is_published_objective,
+    objective_of_model,
+    objective_of_record,
+    pool_objectives,
+)
+from isolatent.theory import Beliefs, derive_guarantee
+
+RESULTS = Path(__file__).parents[2] / "results"
+NARROW_BOX = {
+    "name": "a",
+    "world": {
+        "space": "Box(10)",
+        "marginal": "Uniform()",
+        "conditional": "Normal(std=0.02)",
+        "mixing": "Identity()",
+    },
+    "model": {"space": "box", "conditional": "normal"},
+    "recipe": {"max_steps": 150, "batch_size": 128},
+}
+
+
+def executed(cell):
+    experiment = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
+    return execute(experiment.runs([0])[0])
+
+
+def cell_of(**model):
+    return {"model": {"space": "box", "loss": "infonce"} | model}
+
+
+def curve(*known):
+    return [
+        {"number": 10 * (k + 1), **({"information": 1.0} if bounded else {})}
+        for k, bounded in enumerate(known)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("record", "cell", "objective"),
+    [
+        ({"objective": "stored"}, cell_of(), "stored"),
+        ({"curve": curve(1, 1)}, cell_of(), "InfoNCE"),
+        ({"curve": curve(1, 0)}, cell_of(), "InfoNCE, saturated by step 20, straightened"),
+        ({"curve": curve(1, 0)}, cell_of(space="sphere"), "InfoNCE, saturated by step 20"),
+        ({"curve": curve(0, 0)}, cell_of(space="sphere"), "InfoNCE, saturated by step 10"),
+        (
+            {"curve": curve(1, 1)},
+            cell_of(potentials="constant"),
+            "InfoNCE with constant potentials",
+        ),
+        ({"curve": curve(1)}, cell_of(marginal="unknown"), "InfoNCE with learned potentials"),
+        ({}, cell_of(), NOT_RECORDED),
+        ({}, cell_of() | {"recipe": {"saturation": 0.0}}, "InfoNCE"),
+        ({}, cell_of(loss="nce"), "NCE with learned potentials"),
+        (
+            {},
+            cell_of(space="sphere", conditional="anisotropic", loss="aninfonce"),
+            "AnInfoNCE, axes turned",
+        ),
+        ({}, {"model": {"method": "slow_vae"}}, "SlowVAE"),
+        ({}, {"model": {"method": "alignuniform"}}, "L_AU"),
+        ({}, {}, NOT_RECORDED),
+    ],
+)
+def test_objectives_of_older_records_are_derived(record, cell, objective):
+    assert objective_of_record(record, cell) == objective
+
+
+@pytest.mark.parametrize(
+    ("objective", "published"),
+    [
+        ("InfoNCE", True),
+        ("AnInfoNCE", True),
+        ("SlowVAE", True),
+        ("InfoNCE with constant potentials", True),  # they cancel
+        ("InfoNCE with learned potentials", False),
+        ("SaturatedInfoNCE", False),
+        ("InfoNCE, coordinates straightened", False),
+        ("AnInfoNCE, axes turned", False),
+        (NOT_RECORDED, False),
+    ],
+)
+def test_objectives_with_additions_of_ours_are_not_the_papers(objective, published):
+    assert is_published_objective(objective) == published
+
+
+def test_runs_with_different_objectives_are_counted():
+    step = "InfoNCE, saturated from step {}"
+    assert pool_objectives([]) == ""
+    assert pool_objectives([step.format(9), step.format(30), step.format(12)]) == (
+        "InfoNCE, saturated from step 9–30"
+    )
+    assert pool_objectives(["InfoNCE", step.format(9), "InfoNCE"]) == (
+        "InfoNCE (2 of 3 runs); InfoNCE, saturated from step 9 (1 of 3 runs)"
+    )
+
+
+def test_a_saturated_run_says_so_and_its_derived_objective_agrees():
+    record = executed(NARROW_BOX)
+    assert record["status"] == "done", record["error"]
+    assert "saturated" in record["objective"].lower()
+    derived = objective_of_record(record | {"objective": None}, record["spec"])
+    assert derived.startswith("InfoNCE, saturated by step")
+    alone = executed(NARROW_BOX | {"recipe": NARROW_BOX["recipe"] | {"saturation": 0.0}})
+    assert is_published_objective(alone["objective"])
+
+
+class Fitted:
+    """What is read of a fitted model."""
+
+    def __init__(self, loss, **about):
+        self.loss_, self.history_, self.encoder_ = loss, [], nn.Identity()
+        card = derive_guarantee(Beliefs("box"))
+        self.guarantee_ = type("Card", (), {**vars(card), **about})
+
+
+def test_the_card_of_a_model_names_its_objective_and_calibration():
+    spec = cell_of()
+    loss = InfoNCE(Lp(2))
+    card = {"objective": "SaturatedInfoNCE from step 7", "calibration": "straightened"}
+    assert objective_of_model(spec, Fitted(loss, **card)) == (
+        "SaturatedInfoNCE from step 7, straightened"
+    )
+    assert objective_of_model(spec, Fitted(loss)) == "InfoNCE"
+    with_potentials = InfoNCE(Lp(2), potential_pos=NetworkPotential(3))
+    assert objective_of_model(spec, Fitted(with_potentials)) == "InfoNCE with learned potentials"
+
+
+def test_the_name_of_a_cell_means_one_model():
+    """In all stored and declared tables of one paper and its workshop version."""
+    models = {}
+    for path in RESULTS.glob("zimmermann*/table*/experiments/*.json"):
+        for cell in json.loads(path.read_text())["cells"]:
+            about = {key: cell[key] for key in ("model", "recipe")}
+            assert models.setdefault(cell["name"], about) == about, cell["name"]
