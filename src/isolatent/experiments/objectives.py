@@ -35,7 +35,7 @@ LABELS = {
 }
 STRAIGHTENED, TURNED = "straightened", "axes turned"
 # Parts of an objective that the papers' experiments with published scores do not have.
-OURS = re.compile(r"saturat|learned potential|axes|turned|rotat|straighten", re.IGNORECASE)
+ADDITIONS = re.compile(r"saturat|learned potential|axes|turned|rotat|straighten", re.IGNORECASE)
 STEP = re.compile(r"\b(?P<word>from|by) step (?P<step>\d+)")
 
 
@@ -46,7 +46,7 @@ def is_published_objective(objective: str) -> bool:
         >>> is_published_objective("InfoNCE"), is_published_objective("AnInfoNCE, axes turned")
         (True, False)
     """
-    return objective != NOT_RECORDED and OURS.search(objective) is None
+    return objective != NOT_RECORDED and ADDITIONS.search(objective) is None
 
 
 def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:

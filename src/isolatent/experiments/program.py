@@ -38,6 +38,8 @@ def program_digest() -> str:
     digest is computed once in a process.
     """
     found = modules_of_runs(Path(isolatent.__file__).parent)
+    if not found:
+        raise FileNotFoundError("the source of isolatent is missing: a run needs it for its record")
     return digest_json({name: _canonical(tree) for name, tree in found.items()})[:LENGTH]
 
 
