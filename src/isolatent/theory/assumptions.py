@@ -13,6 +13,7 @@ __all__ = ["LOSSES", "SIMILARITIES", "Assumption", "ModelTraits", "assumptions_o
 SIMILARITIES = ("dot", "lp", "weighted")
 LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj", "alignuniform")
 RATIO_LOSSES = ("nce", "scl", "nwj")  # at whose optimum e^s is the density ratio, constant included
+REACHES_OPTIMUM = "enough data, negatives and network to reach the optimum"
 ASSUMPTION_KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}
 
 
@@ -246,7 +247,7 @@ def assumptions_of(
         yield Assumption(
             "the potentials α and α̃ can take the shape of marginal and normaliser", "faith"
         )
-    yield Assumption("enough data, negatives and network to reach the optimum", "faith")
+    yield Assumption(REACHES_OPTIMUM, "faith")
 
 
 def _similarity_text(similarity: str, p: float | None) -> str:
