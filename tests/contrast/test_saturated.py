@@ -1,4 +1,4 @@
-"""The saturated form of InfoNCE: its kernel is balanced, its optimum uniform, its engines agree."""
+"""Alignment and entropy: value, gradient, invariances, bias, and the kernel of the entropy."""
 
 import math
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import isolatent as iso
 from isolatent.contrast.saturated import (
     RESOLUTIONS,
     SaturatedInfoNCE,
@@ -44,23 +45,22 @@ def codes(geometry, rows=B, n=N, seed=0, dtype=torch.float64):
 
 
 def by_hand(loss, h, h_pos, potential=None):
-    """The formula of the docstring with all pairs written out; the second term of both ways.
-
-    The value of the alignment, whose pull is weakened where codes do not fill their space.
-    """
+    """The formula of the docstring with all pairs written out; the last term of both ways."""
     p, width = loss.p, loss.similarity.weights.item()
+    spread = torch.cat([h, h_pos]).var(0, correction=0).mean().sqrt()
+    uniform = 1 / math.sqrt(N) if loss.geometry == "sphere" else 1 / math.sqrt(12)
     if loss.geometry == "free":
-        both = torch.cat([h, h_pos])
-        spread = (both - both.mean(0)).square().mean().sqrt()
-        h, h_pos = (x / (math.sqrt(12) * spread) for x in (h, h_pos))
+        h, h_pos = (x * uniform / spread for x in (h, h_pos))
+        spread = torch.tensor(uniform)
     distance = ((h - h_pos).abs() ** p).sum(1).mean()
-    apart = ((h - h_pos.roll(1, 0)).abs() ** p).sum(1).mean()
+    filled = (spread / uniform) ** p
     scores = -width * ((h[:, None] - h_pos).abs() ** p).sum(-1)
     if potential is not None:
         scores = scores + potential(h)[:, None] + potential(h_pos)
     scores = scores.masked_fill(torch.eye(len(h), dtype=torch.bool), -torch.inf)
     ways = [scores.logsumexp(way) - math.log(len(h) - 1) for way in (0, 1)]
-    return loss.alignment * (distance / apart).log() + 0.5 * (ways[0] + ways[1]).mean()
+    aligned = loss.alignment * (distance.log() + filled - filled.log())
+    return aligned + 0.5 * (ways[0] + ways[1]).mean()
 
 
 @pytest.mark.parametrize("engine", ["dense", "blockwise", "numba"])
@@ -147,7 +147,7 @@ def test_uniform_codes_in_a_box_are_not_pushed_anywhere(p):
 
 
 @pytest.mark.parametrize("geometry", ["box", "sphere"])
-def test_uniform_codes_are_the_least(geometry):
+def test_uniform_codes_are_better_than_strong_warps(geometry):
     """Among warps of them, whose pairs are warped along."""
     loss = SaturatedInfoNCE(2, geometry=geometry, batch_size=1024)
     generator = torch.Generator().manual_seed(0)
@@ -169,39 +169,109 @@ def test_uniform_codes_are_the_least(geometry):
 @pytest.mark.parametrize(
     ("geometry", "p"), [("sphere", 2), ("box", 1), ("box", 2), ("box", 3), ("free", 2), ("free", 3)]
 )
-def test_gradients_of_the_uniformity(geometry, p):
-    loss = SaturatedInfoNCE(N, p, geometry, batch_size=B, engine="dense").double()
+def test_the_gradient_is_the_derivative_of_the_value(geometry, p):
+    """Of the whole loss: early stopping follows what is minimised."""
     h, h_pos = (x.requires_grad_() for x in codes(geometry, rows=7))
-    assert torch.autograd.gradcheck(loss._uniformity, (h, h_pos))
-    fused = SaturatedInfoNCE(N, p, geometry, batch_size=B, engine="numba").double()
-    assert torch.autograd.gradcheck(fused._uniformity, (h, h_pos))
+    for engine in ("dense", "numba"):
+        loss = SaturatedInfoNCE(N, p, geometry, batch_size=B, engine=engine).double()
+        assert torch.autograd.gradcheck(loss, (h, h_pos))
 
 
-def test_gradients_where_codes_fill_their_space():
-    """Where nothing is weakened, the pull is the gradient of A log E d and that of uniformity."""
-    loss = SaturatedInfoNCE(N, 2, "box", batch_size=B)
-    h, h_pos = codes("box")
-    h = torch.where(h > 0.5, 0.99 * h, 0.01 + 0.2 * h)  # farther apart than uniform
-    h.requires_grad_()
-    value = loss(h, h_pos)
-    (gradient,) = torch.autograd.grad(value, h)
-    expected = loss.alignment * ((h - h_pos) ** 2).sum(1).mean().log() + loss._uniformity(h, h_pos)
-    apart = ((h - h_pos.roll(1, 0)) ** 2).sum(1).mean()
-    assert apart > loss._uniform_distance()
-    torch.testing.assert_close(gradient, torch.autograd.grad(expected, h)[0])
+def drifts(loss, space, conditional, warps, batches=4, rows=2048):
+    """Derivatives of a loss at h = z along warps of the codes, each with its standard error."""
+    world = iso.World(space, iso.Uniform(), conditional, iso.Identity(), seed=0)
+    found = []
+    for _ in range(batches):
+        pair = [z.double().requires_grad_() for z in world.sample_latents(rows)]
+        gradients = torch.autograd.grad(loss(*pair), pair)
+        moved = [[warp(z.detach()) for z in pair] for warp in warps]
+        found.append(
+            [sum((g * v).sum() for g, v in zip(gradients, vs, strict=True)) for vs in moved]
+        )
+    values = torch.tensor(found)
+    return zip(values.mean(0).tolist(), (values.std(0) / batches**0.5).tolist(), strict=True)
 
 
-def test_codes_that_contract_are_pulled_less():
-    """By as much as they have contracted, so that they cannot collapse."""
-    loss = SaturatedInfoNCE(N, 2, "box", batch_size=B)
-    h, h_pos = codes("box")
-    pulls = []
-    for size in (1.0, 0.1, 0.01):
-        a, b = ((size * (x - 0.5) + 0.5).requires_grad_() for x in (h, h_pos))
-        gradient = torch.autograd.grad(loss._alignment(a, b), a)[0]
-        pulls.append((gradient * (a - 0.5)).sum().item())  # towards a common point
-    assert pulls[1] == pytest.approx(0.01 * pulls[0], rel=0.1)
-    assert pulls[2] == pytest.approx(1e-4 * pulls[0], rel=0.1)
+def of_first(v):
+    """Return the warp that adds v, a function of the codes, to the first coordinate."""
+    return lambda z: torch.cat([v(z).unsqueeze(1), torch.zeros_like(z[:, 1:])], 1)
+
+
+def along_the_sphere(v):
+    """Return the part of a warp that is tangential to the sphere."""
+    return lambda z: v(z) - (v(z) * z).sum(1, keepdim=True) * z
+
+
+@pytest.mark.parametrize(("n", "p"), [(2, 2), (3, 1), (10, 2), (2, 3)])
+def test_the_drift_in_a_box_is_as_stated(n, p):
+    """Not zero, as that of InfoNCE is, but A p / n [v(1) - v(0)], and none that mixes codes."""
+    loss = SaturatedInfoNCE(n, p, "box", batch_size=64)
+    stated = [
+        (lambda z: z[:, 0] - 0.5, 1.0),  # contraction
+        (lambda z: z[:, 0] ** 3, 1.0),
+        (lambda z: (z[:, 0] - 0.5).abs(), 0.0),
+        (lambda z: torch.ones_like(z[:, 0]), 0.0),  # shift
+        (lambda z: z[:, 1], 0.0),  # shear
+        (lambda z: (6 * z[:, 1]).sin(), 0.0),
+    ]
+    warps = [of_first(v) for v, _ in stated]
+    found = drifts(loss, iso.Box(n), iso.GeneralizedNormal(p, 0.003), warps)
+    unit = loss.alignment * p / n
+    for (drift, error), (_, ends) in zip(found, stated, strict=True):
+        assert drift == pytest.approx(unit * ends, abs=4 * error + 0.03 * unit)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_there_is_no_drift_on_a_sphere(n):
+    """Along tangential fields, such as the one that contracts all codes towards a pole."""
+    loss = SaturatedInfoNCE(n, batch_size=64)
+    fields = [of_first(lambda z: torch.ones_like(z[:, 0])), of_first(lambda z: z[:, 0])]
+    warps = [along_the_sphere(field) for field in fields]
+    for drift, error in drifts(loss, iso.Sphere(n), iso.VonMisesFisher(1e5), warps):
+        assert abs(drift) < 4 * error + 0.03
+
+
+def test_infonce_at_the_true_scale_has_no_drift():
+    """So the drift above is of this loss, and not of how it is measured."""
+    loss = iso.InfoNCE(iso.Lp(p=2, weights=0.5 / 0.1**2))
+    warps = [of_first(lambda z: z[:, 0] - 0.5)]
+    for drift, error in drifts(loss, iso.Box(2), iso.Normal(0.1), warps):
+        assert abs(drift) < 4 * error + 0.05
+
+
+@pytest.mark.parametrize("geometry", ["sphere", "box"])
+@pytest.mark.parametrize("size", [0.3, 0.1, 0.01])
+def test_codes_do_not_collapse(geometry, size):
+    """Codes that have contracted lower the loss by expanding again."""
+    loss = SaturatedInfoNCE(2, 2, geometry, batch_size=1024)
+    z, z_pos = codes(geometry, rows=1024, n=2)
+    if geometry == "sphere":
+        z, z_pos = (torch.atan2(x[:, 1], x[:, 0]) for x in (z, z_pos))
+
+    def contracted(size):
+        if geometry == "box":
+            return loss(0.5 + size * (z - 0.5), 0.5 + size * (z_pos - 0.5))
+        return loss(*(torch.stack([(size * a).cos(), (size * a).sin()], 1) for a in (z, z_pos)))
+
+    assert contracted(size) > contracted(1.1 * size)
+
+
+@pytest.mark.parametrize(("geometry", "p"), [("sphere", 2), ("box", 1), ("box", 2), ("free", 2)])
+def test_what_the_loss_does_not_depend_on(geometry, p):
+    """The order of pairs and of codes, which member is the anchor, and symmetries of the space."""
+    loss = SaturatedInfoNCE(N, p, geometry, batch_size=B)
+    h, h_pos = codes(geometry)
+    generator = torch.Generator().manual_seed(1)
+    rows, columns = torch.randperm(B, generator=generator), torch.randperm(N, generator=generator)
+    same = [(h[rows], h_pos[rows]), (h[:, columns], h_pos[:, columns]), (h_pos, h)]
+    if geometry == "box":
+        same.append((1 - h, 1 - h_pos))
+    else:
+        turn, _ = torch.linalg.qr(torch.randn(N, N, generator=generator, dtype=torch.float64))
+        same.append((h @ turn, h_pos @ turn))
+    value = loss(h, h_pos).item()
+    for a, b in same:
+        assert loss(a, b).item() == pytest.approx(value, abs=1e-9)
 
 
 @pytest.mark.parametrize("p", [1.0, 2.0])

@@ -8,7 +8,10 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 import isolatent as iso
+from isolatent.checks import IsolatentWarning
+from isolatent.contrast import ConstantPotential
 from isolatent.theory import SPACES, Beliefs
+from isolatent.training.contrastive import describe_loss
 
 WORLD = iso.World(
     iso.Sphere(3),
@@ -206,3 +209,82 @@ def test_a_loss_that_is_not_finite_stops_training():
 
     with pytest.raises(FloatingPointError, match="at step 1; try a smaller learning_rate"):
         iso.ContrastiveICA(3, loss=Exploding(), recipe=SHORT).fit(X, X + 0.1)
+
+
+# --- What was trained is what the card names.
+
+NARROW = iso.World(iso.Box(10), iso.Uniform(), iso.Normal(0.01), iso.Linear(), seed=0)
+QUICK = {"max_steps": 130, "batch_size": 128, "warmup": 10, "scale_rate": 10.0}
+BOX = {"space": "box", "conditional": "normal", "random_state": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "objective"),
+    [
+        ({"marginal": "unknown"}, "InfoNCE with learned potentials"),
+        ({"loss": iso.InfoNCE(iso.Lp(learn_weights=True))}, "InfoNCE"),
+        ({"loss": "aninfonce"}, "AnInfoNCE"),
+    ],
+    ids=["unknown marginal", "own loss", "aninfonce"],
+)
+def test_saturation_without_a_remedy_is_on_the_card(options, objective):
+    model = iso.ContrastiveICA(10, **BOX, **options, recipe=iso.Recipe(**QUICK))
+    with pytest.warns(IsolatentWarning, match=f"{objective} saturated at 4.* of at most 4.85 nats"):
+        model.fit(NARROW)
+    card = model.guarantee_
+    assert (card.objective, card.calibration) == (objective, "")
+    assert len(card.warnings) == 1
+    assert f"warning     {objective} saturated" in str(card)
+    assert "to reach the optimum: doubtful, see the warning" in str(card)
+    assert model.guarantee_for(NARROW).warnings == card.warnings
+
+
+def test_the_remedy_for_saturation_is_on_the_card():
+    model = iso.ContrastiveICA(10, **BOX, recipe=iso.Recipe(**QUICK)).fit(NARROW)
+    replaced = [step.number for step in model.history_ if step.information is None]
+    card = model.guarantee_
+    expected = f"InfoNCE, then alignment and entropy from step {replaced[0]} (saturated)"
+    assert card.objective == expected
+    assert card.calibration == "coordinates straightened, scale of the loss estimated"
+    assert card.warnings == ()
+    assert model.guarantee_for(NARROW).objective == expected
+
+
+def test_a_loss_that_did_not_saturate_has_a_card_without_a_warning():
+    """With this recipe nothing counts as saturated."""
+    recipe = iso.Recipe(**QUICK | {"max_steps": 30}, saturation=0.0)
+    model = iso.ContrastiveICA(10, **BOX, marginal="unknown", recipe=recipe).fit(NARROW)
+    card = model.guarantee_
+    assert (card.objective, card.warnings) == ("InfoNCE with learned potentials", ())
+    assert "doubtful" not in str(card)
+
+
+def test_overfitting_is_not_taken_for_saturation():
+    """The loss of the training pairs falls towards zero, that of held-out pairs does not."""
+    x, x_pos = torch.randn(2, 150, 10, generator=torch.Generator().manual_seed(0)).numpy()
+    x_pos = 0.5 * x + x_pos
+    recipe = iso.Recipe(**QUICK | {"max_steps": 300, "batch_size": 32})
+    model = iso.ContrastiveICA(10, **BOX, marginal="unknown", recipe=recipe).fit(x, x_pos)
+    assert min(step.loss for step in model.history_) < 0.15 * np.log(32)
+    assert model.guarantee_.warnings == ()
+
+
+def test_the_turn_to_principal_axes_is_on_the_card():
+    model = iso.ContrastiveICA(3, conditional="anisotropic", recipe=SHORT, random_state=0)
+    expected = "turned to principal axes, scale of the loss estimated"
+    assert model.fit(WORLD).guarantee_.calibration == expected
+
+
+@pytest.mark.parametrize(
+    ("loss", "name"),
+    [
+        (iso.InfoNCE(iso.Dot()), "InfoNCE"),
+        (iso.NCE(iso.Dot(), potential_pos=ConstantPotential()), "NCE with constant potentials"),
+        (iso.InfoNCE(iso.Dot(), potential=nn.Linear(3, 1)), "InfoNCE with learned potentials"),
+        (iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3)]), "ensemble of AnInfoNCE"),
+        (nn.MSELoss(), "MSELoss"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_losses_have_names(loss, name):
+    assert describe_loss(loss) == name

@@ -1,4 +1,4 @@
-"""InfoNCE for the saturated regime, where negatives carry no gradient."""
+"""Alignment and entropy, for the regime where InfoNCE is saturated and has no gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SWEEPS = 200  # iterations of the balancing; each at least halves the error
 
 
 class SaturatedInfoNCE(ContrastiveLoss):
-    r"""Alignment and balanced uniformity, the limit of InfoNCE for a narrow conditional.
+    r"""Alignment plus an entropy estimated with a wide kernel, for a narrow conditional.
 
     Where all positives are nearer than all negatives, InfoNCE and its gradient are zero. Its
     optimum is still well defined: with a conditional :math:`\propto e^{-\lambda d}` of unknown λ
@@ -33,17 +33,31 @@ class SaturatedInfoNCE(ContrastiveLoss):
     at the width of the conditional, but they can at a larger width:
 
     .. math::
-        A \log E\, d(h, h') + E_i \log E_j\, e^{-\omega d(h_i, h'_j) + b(h_i) + b(h'_j)}
+        A \big[\log E\, d(h, h') + f - \log f\big]
+        + E_i \log E_j\, e^{-\omega d(h_i, h'_j) + b(h_i) + b(h'_j)}
 
-    ω is chosen so that the kernel holds a share ``resolution`` of the log B nats. Codes near the
-    walls of a box have fewer neighbours, which would push codes against the walls. The potential b
-    balances the kernel: each of its rows and columns has mean one over uniform codes. Then uniform
-    codes are a stationary point for every ω, and a minimum where the kernel is positive definite
-    (p ≤ 2). A sphere has no walls. Free codes are first divided by their root mean square.
+    The last term estimates -H. ω is chosen so that its kernel holds a share ``resolution`` of the
+    log B nats. Codes near the walls of a box have fewer neighbours, which would push codes against
+    the walls. The potential b balances the kernel: each of its rows and columns has mean one over
+    uniform codes. Then uniform codes are a stationary point of the last term for every ω, and a
+    minimum where the kernel is positive definite (p ≤ 2). A sphere has no walls.
 
-    Alignment is worth A nats at every scale of the data. Its gradient is weakened where codes
-    contract, so that they cannot collapse. It still warps each coordinate, which
-    :class:`isolatent.encoders.Straightening` corrects.
+    A wide kernel hardly sees codes that have contracted, while log E d falls without bound.
+    :math:`f = (s / s_0)^p`, s the standard deviation of the codes and :math:`s_0` that of uniform
+    codes, prevents a collapse: f - log f is least at f = 1, and codes that contract as a whole gain
+    A nats at most. Free codes are divided by :math:`s / s_0`, so the loss ignores their scale.
+
+    This is not InfoNCE, and **its optimum on a box is not that of InfoNCE**. Let
+    :math:`h_k = z_k + \varepsilon v(z_k)` for one k, with z uniform on the unit box. For pairs at a
+    distance σ → 0 and B → ∞ the expected loss changes by
+
+    .. math:: \varepsilon \frac{A p}{n} \big[v(1) - v(0)\big] + O(\varepsilon^2)
+
+    The exact entropy would change by as much, at A = n / p, and cancel it; its estimate with a
+    balanced kernel does not. So codes are drawn away from the walls, which contracts and warps each
+    coordinate. To first order the drift acts on each coordinate by itself and mixes none, and
+    :class:`isolatent.encoders.Straightening` corrects it. On a sphere there is no drift: log E d
+    changes by the mean divergence of v, which is zero.
 
     References:
         | Understanding Contrastive Representation Learning through Alignment and Uniformity on the
@@ -108,30 +122,23 @@ class SaturatedInfoNCE(ContrastiveLoss):
     ) -> Tensor:
         if negatives is not None:
             raise ValueError("negatives must be None: SaturatedInfoNCE takes those of the batch")
+        spread = self._spread(h, h_pos, counts)
         if self.geometry == "free":
-            both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
-            spread = (both - both.mean(0)).square().mean().sqrt()
-            h, h_pos = h / (math.sqrt(12) * spread), h_pos / (math.sqrt(12) * spread)
-        return self._alignment(h, h_pos, counts) + self._uniformity(h, h_pos, counts)
+            h, h_pos, spread = h / spread, h_pos / spread, torch.ones_like(spread)
+        return self._alignment(h, h_pos, spread, counts) + self._uniformity(h, h_pos, counts)
 
-    def _alignment(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
-        distances = (h - h_pos).abs().pow(self.p).sum(1)
-        distance = distances.mean() if len(h) else distances.sum()
-        with torch.no_grad():
-            everyone, others = gather_rows(h, counts), gather_rows(h_pos, counts).roll(1, 0)
-            apart = (everyone - others).abs().pow(self.p).sum(1).mean()
-            filled = (apart / self._uniform_distance()).clamp(max=1.0)
-            # All processes weight the distance of their own pairs by that of all pairs.
-            overall = gather_rows(distances.detach(), counts).mean()
-            value = (overall / apart).log()
-        pull = (distance - distance.detach()) / overall
-        return self.alignment * (filled * pull + value)
+    def _spread(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
+        """Return the standard deviation of all codes, divided by that of uniform ones."""
+        both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
+        variance = (both - both.mean(0)).square().mean()
+        return (variance * (self.n if self.geometry == "sphere" else 12)).sqrt()
 
-    def _uniform_distance(self) -> float:
-        """Return E d of two independent uniform codes."""
-        if self.geometry == "sphere":
-            return 2.0
-        return 2.0 * self.n / ((self.p + 1) * (self.p + 2))
+    def _alignment(
+        self, h: Tensor, h_pos: Tensor, spread: Tensor, counts: Counts | None = None
+    ) -> Tensor:
+        distances = gather_rows((h - h_pos).abs().pow(self.p).sum(1), counts)
+        filled = spread.pow(self.p)
+        return self.alignment * (distances.mean().log() + filled - filled.log())
 
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:

@@ -14,6 +14,7 @@ SIMILARITIES = ("dot", "lp", "weighted")
 LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj", "alignuniform")
 SCALES = ("learned", "fixed")
 RATIO_LOSSES = ("nce", "scl", "nwj")  # at whose optimum e^s is the density ratio, constant included
+REACHES_OPTIMUM = "enough data, negatives and network to reach the optimum"
 ASSUMPTION_KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}
 
 
@@ -297,7 +298,7 @@ def assumptions_of(
             "2020 call a missing step",
             "faith",
         )
-    yield Assumption("enough data, negatives and network to reach the optimum", "faith")
+    yield Assumption(REACHES_OPTIMUM, "faith")
 
 
 def _similarity_text(similarity: str, p: float | None) -> str:

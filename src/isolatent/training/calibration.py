@@ -21,21 +21,29 @@ MAX_EVALUATIONS = 40  # of the loss on all pairs
 
 def calibrate(
     training: ContrastiveTraining, encoder: nn.Module, loss: nn.Module, source: PairSource
-) -> None:
-    """Straighten the coordinates or find the axes, where the encoder has the layer for it."""
+) -> str:
+    """Straighten the coordinates or find the axes, where the encoder has the layer for it.
+
+    Returns:
+        A description of what was applied; empty if nothing was.
+    """
     last = [*encoder.modules()][-1]
     saturated = training.saturated_at is not None
     if not saturated and not isinstance(last, PrincipalAxes):
-        return
+        return ""
     pairs = Batch.of(source.sample(CLOSED_FORM_PAIRS, Generator().manual_seed(0)))
     h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
+    applied = []
     if isinstance(last, Straightening | PrincipalAxes):
         last.fit(h, h_pos)
         h, h_pos = last(h), last(h_pos)
+        straight = isinstance(last, Straightening)
+        applied.append("coordinates straightened" if straight else "turned to principal axes")
     if saturated:
         set_scale(loss, h, h_pos)
     else:
         fit_loss(loss, h, h_pos, training.recipe.batch_size)
+    return ", ".join([*applied, "scale of the loss estimated"])
 
 
 def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor) -> None:

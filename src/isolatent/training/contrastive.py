@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from isolatent.checks import IsolatentWarning
-from isolatent.contrast import ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
+from isolatent.contrast import ConstantPotential, ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
 from isolatent.encoders import Whitening
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
@@ -30,11 +30,13 @@ __all__ = [
     "ContrastiveTraining",
     "Setup",
     "check_batch",
+    "describe_loss",
     "encode_batch",
     "encode_parts",
     "has_bound",
     "hold_out",
     "loss_of",
+    "score_pairs",
     "set_up",
 ]
 
@@ -64,7 +66,8 @@ class ContrastiveTraining(Training):
         processes: The processes that train together; by default this one alone.
 
     Attributes:
-        saturated_at: The step from which on ``saturated_loss`` is minimised, or None.
+        saturated_at: The last step with ``loss``, after which ``saturated_loss`` is minimised; None
+            where ``loss`` is minimised to the end.
     """
 
     def __init__(
@@ -119,16 +122,48 @@ class ContrastiveTraining(Training):
     def after_step(self, batch: Batch, loss: float) -> None:
         """Switch to the saturated loss once InfoNCE is saturated."""
         chance = self.chance_loss(batch)
-        if chance is None or self.saturated_loss is None:
+        if chance is None:
             return
         if self._level is None:
             self._level = loss
         else:
             self._level = LEVEL_DECAY * self._level + (1 - LEVEL_DECAY) * loss
-        if self._level < self.recipe.saturation * chance:
+        if self.saturated_loss is not None and self._level < self.recipe.saturation * chance:
             self.saturated_at = self.number + 1
             self.schedule.restart()
             self.best = None
+
+    def describe_objective(self) -> str:
+        """Return the name of the loss, and of the one that training ended with, if another."""
+        name = describe_loss(self.modules["loss"])
+        if self.saturated_at is None or self.saturated_at >= self.number:
+            return name
+        return f"{name}, then alignment and entropy from step {self.saturated_at + 1} (saturated)"
+
+    def saturation_warning(self, modules: nn.ModuleDict, held_out: Batch) -> str:
+        """Return a warning if training ended with a saturated InfoNCE, and "" otherwise.
+
+        InfoNCE is saturated if it is below a share ``recipe.saturation`` of log B on batches of
+        training and of held-out pairs. On training pairs alone it may be overfitted instead.
+
+        Args:
+            modules: The result of the training.
+            held_out: Held-out pairs.
+        """
+        loss, share, size = modules["loss"], self.recipe.saturation, self.recipe.batch_size
+        replaced = self.saturated_at is not None and self.saturated_at < self.number
+        if replaced or self._level is None or not has_bound(loss, held_out) or len(held_out) < 2:
+            return ""
+        if self._level >= share * math.log(size):
+            return ""
+        found, most = score_pairs(modules["network"], loss, held_out, size)
+        if most - found >= share * most:
+            return ""
+        return (
+            f"{describe_loss(loss)} saturated at {found:.2f} of at most {most:.2f} nats: nearly "
+            "all negatives are farther away than the positive, so next to no gradient is left to "
+            "reach the optimum that the theorem is about, and the codes may be far from it"
+        )
 
     def state(self) -> dict[str, Any]:
         return {"saturated_at": self.saturated_at, "level": self._level}
@@ -201,6 +236,40 @@ def has_bound(loss: nn.Module, batch: Batch) -> bool:
     """
     across = isinstance(loss, InfoNCE) and loss.negatives_from == "across"
     return across and batch.negatives is None
+
+
+def describe_loss(loss: nn.Module) -> str:
+    """Return the name of a loss, and of its potentials if it has some."""
+    if isinstance(loss, Ensemble):
+        return f"ensemble of {' and '.join(dict.fromkeys(map(describe_loss, loss.losses)))}"
+    name = type(loss).__name__
+    if not isinstance(loss, ContrastiveLoss):
+        return name
+    potentials = [module for module in (loss.potential, loss.potential_pos) if module is not None]
+    if not potentials:
+        return name
+    constant = all(isinstance(module, ConstantPotential) for module in potentials)
+    return f"{name} with {'constant' if constant else 'learned'} potentials"
+
+
+def score_pairs(
+    network: nn.Module, loss: nn.Module, pairs: Batch, batch_size: int
+) -> tuple[float, float]:
+    """Return the mean over batches of log B - loss, and the mean of log B, its upper bound.
+
+    Where log B - loss is no bound on information, the mean of -loss, and 0.
+    """
+    parts = math.ceil(len(pairs) / batch_size)
+    total = most = 0.0
+    with torch.no_grad():
+        for rows in torch.arange(len(pairs)).tensor_split(parts):
+            part = pairs.rows(slice(int(rows[0]), int(rows[-1]) + 1))
+            codes = encode_batch(partial(encode_parts, network), part)
+            value = float(loss_of(loss, codes))
+            offset = math.log(len(part)) if has_bound(loss, part) else 0.0
+            total += (offset - value) * len(part) / len(pairs)
+            most += offset * len(part) / len(pairs)
+    return total, most
 
 
 def _options_of(loss: nn.Module) -> set[str]:

@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +21,7 @@ from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.inference import dtype_of
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
+from isolatent.theory.assumptions import REACHES_OPTIMUM
 from isolatent.theory.world_beliefs import count_factors
 from isolatent.training.assembly import (
     ENCODERS,
@@ -40,10 +40,8 @@ from isolatent.training.contrastive import (
     ContrastiveTraining,
     Setup,
     check_batch,
-    encode_batch,
-    encode_parts,
     has_bound,
-    loss_of,
+    score_pairs,
     set_up,
 )
 from isolatent.training.devices import Processes, connect
@@ -185,6 +183,8 @@ class ContrastiveICA(NetworkEstimator):
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
         self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs)
+        for warning in self.guarantee_.warnings:
+            warnings.warn(warning, IsolatentWarning, stacklevel=2)
         self._warn_if_uninformative(run.held_out)
         return self
 
@@ -229,7 +229,8 @@ class ContrastiveICA(NetworkEstimator):
         """Return what may be claimed if the data come from a given world.
 
         ``guarantee_`` follows from the declared beliefs; here the beliefs are those that hold in
-        the world, so that declarations which are wrong show as a gap.
+        the world, so that declarations which are wrong show as a gap. After a fit the card also
+        names the objective and the calibration, and has the warnings of the training.
 
         Args:
             world: A :class:`isolatent.World`, or a pair source with one.
@@ -238,7 +239,7 @@ class ContrastiveICA(NetworkEstimator):
         loss = getattr(self, "loss_", self.loss)
         if isinstance(loss, str):
             loss = build_loss(loss, declared, self.n_components, self.potentials)
-        return guarantee_of(
+        guarantee = guarantee_of(
             Beliefs.of(world),
             loss,
             head=getattr(self, "head_", declared.head),
@@ -246,6 +247,10 @@ class ContrastiveICA(NetworkEstimator):
             n_components=self.n_components,
             n_factors=count_factors(world),
         )
+        if not hasattr(self, "guarantee_"):
+            return guarantee
+        fitted = self.guarantee_
+        return _with_training(guarantee, fitted.objective, fitted.calibration, fitted.warnings)
 
     def score(
         self,
@@ -267,16 +272,7 @@ class ContrastiveICA(NetworkEstimator):
         else:
             pairs = Batch.of(source.sample(HELD_OUT_PAIRS, generator))
         check_batch(pairs, self.loss_)
-        parts = math.ceil(len(pairs) / SCORE_BATCH_SIZE)
-        total = 0.0
-        with torch.no_grad():
-            for rows in np.array_split(np.arange(len(pairs)), parts):
-                part = pairs.rows(slice(rows[0], rows[-1] + 1))
-                codes = encode_batch(partial(encode_parts, self.encoder_), part)
-                value = float(loss_of(self.loss_, codes))
-                offset = math.log(len(part)) if has_bound(self.loss_, part) else 0.0
-                total += (offset - value) * len(part) / len(pairs)
-        return total
+        return score_pairs(self.encoder_, self.loss_, pairs, SCORE_BATCH_SIZE)[0]
 
     @classmethod
     def load(
@@ -369,8 +365,10 @@ class ContrastiveICA(NetworkEstimator):
     ) -> None:
         """Calibrate the encoder, and derive what may be claimed."""
         encoder, loss = modules["network"], modules["loss"]
+        warning = training.saturation_warning(modules, held_out)
+        calibration = ""
         if isinstance(self.loss, str) and isinstance(self.encoder, str):
-            calibrate(training, encoder, loss, source)
+            calibration = calibrate(training, encoder, loss, source)
         self.encoder_, self.loss_, self.beliefs_ = encoder, loss, beliefs
         self.head_ = beliefs.head
         if isinstance(self.encoder, nn.Module):
@@ -380,7 +378,7 @@ class ContrastiveICA(NetworkEstimator):
             pairs = Batch.of(source.sample(ERROR_PAIRS, Generator().manual_seed(0)))
             h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
             errors = weight_errors_of(loss, h, h_pos) if pairs.negatives is None else None
-        self.guarantee_ = guarantee_of(
+        guarantee = guarantee_of(
             beliefs,
             loss,
             head=self.head_,
@@ -390,6 +388,9 @@ class ContrastiveICA(NetworkEstimator):
             n_components=self.n_components,
             n_features=self.n_features_in_,
         )
+        warned = (warning,) if warning else ()
+        objective = training.describe_objective()
+        self.guarantee_ = _with_training(guarantee, objective, calibration, warned)
 
     def _warn_if_uninformative(self, held_out: Batch) -> None:
         if not has_bound(self.loss_, held_out) or len(held_out) < MIN_PAIRS_TO_HOLD_OUT:
@@ -438,3 +439,27 @@ class ContrastiveICA(NetworkEstimator):
             module.load_state_dict(
                 {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
             )
+
+
+def _with_training(
+    guarantee: Guarantee, objective: str, calibration: str, warned: tuple[str, ...]
+) -> Guarantee:
+    """Return a guarantee that also says how the model was trained.
+
+    Training that ended with a warning contradicts the assumption that it reached the optimum.
+    """
+    assumptions = guarantee.assumptions
+    if warned:
+        assumptions = tuple(
+            replace(assumption, text=f"{REACHES_OPTIMUM}: doubtful, see the warning")
+            if assumption.text == REACHES_OPTIMUM
+            else assumption
+            for assumption in assumptions
+        )
+    return replace(
+        guarantee,
+        assumptions=assumptions,
+        objective=objective,
+        calibration=calibration,
+        warnings=warned,
+    )
