@@ -113,7 +113,11 @@ LP = {"p": 2, "learn_weights": True}
 )
 def test_calibration_changes_the_last_layer_and_the_loss_alone(world, layers, saturated, changes):
     encoder = nn.Sequential(nn.Linear(2, 2), *copy.deepcopy(layers))
-    nn.init.eye_(encoder[0].weight)
+    with torch.no_grad():  # a rotation of the factors
+        encoder[0].weight.copy_(torch.tensor([[0.8, -0.6], [0.6, 0.8]]))
+        if world is BOX:
+            nn.init.eye_(encoder[0].weight)
+        encoder[0].bias.zero_()
     loss = iso.InfoNCE(iso.Lp(weights=[1.0, 1.0] if world is SPHERE else 1.0, **LP))
     run = small_run(Recipe(batch_size=256), encoder, loss)
     run.saturated_at = 1 if saturated else None

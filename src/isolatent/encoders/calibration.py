@@ -27,6 +27,9 @@ TAIL = 0.05  # quantiles TAIL and 1 - TAIL determine the range that uniformity i
 EXTREME = 0.005  # share of codes at each end that may lie beyond a box
 WALL_STEPS, WALL_PLACES = 512, 16  # quadrature of a step, and of its anchor within a piece
 MAX_ANGLE = 0.1  # largest standard error, in radians, of an axis that counts as determined
+SWAP_BLOCK, SWAPS = 2048, 8  # codes to search for near ones, and number of these
+MAX_CENTRE = 0.1  # largest mean of uniform codes, in units of the deviation of a coordinate
+HALVES = (slice(0, None, 2), slice(1, None, 2))  # pairs to estimate from, and to check with
 TRIM = 1e-3  # share of related pairs that the bound against unrelated pairs may drop
 
 
@@ -350,14 +353,13 @@ class PrincipalAxes(nn.Module):
 
         The axes are estimated from every second pair. On the others, the assumed conditional must
         fit rotated codes better than the codes themselves, by three standard errors. The fit is
-        measured by score matching on the sphere, which needs neither the normaliser of the
-        conditional nor a uniform marginal: with :math:`f = -\frac12 \sum_k \lambda_k (h'_k -
-        h_k)^2` the mean of :math:`\frac12 |\nabla f|^2 + \Delta f` is least for the true
-        conditional. Supported axes are estimated again from all pairs.
-
-        References:
-            | Some extensions of score matching (Hyvärinen 2007)
-            | Estimation of directional distributions by score matching (Mardia, Kent & Laha 2016)
+        the likelihood that of two pairs with near anchors, (a, a') and (b, b'), the positives are
+        not swapped. It is logistic, with the log-odds
+        :math:`\sum_k \lambda_k (a_k - b_k)(a'_k - b'_k)`. The marginal, the normaliser of the
+        conditional and the volume of the map cancel, so the true codes have the highest expected
+        likelihood for every marginal. Unrelated pairs have a share in it. As the axes rely on a
+        uniform marginal, the mean of the codes must be near zero, too. Supported axes are
+        estimated again from all pairs.
 
         Args:
             h: Codes (N, n) of anchors on the unit sphere, in random order.
@@ -375,13 +377,20 @@ class PrincipalAxes(nn.Module):
             return "axes not rotated: too few pairs, or codes that do not vary"
         if torch.equal(trial.matrix, torch.eye(n, dtype=torch.float64)):
             return "axes not rotated: pairs do not tell their weights apart"
+        centre = float(h.mean(0).norm()) * math.sqrt(n)
+        if centre > MAX_CENTRE + STANDARD_ERRORS * math.sqrt(n / len(h)):
+            return "axes not rotated: codes are not uniform on the sphere"
         kept = _related(h_pos - h)
-        halves = [slice(0, None, 2), slice(1, None, 2)]
-        scores = []
-        for part in ((trial(h), trial(h_pos)), (h, h_pos)):
-            estimate, check = ([x[half][kept[half]] for x in part] for half in halves)
-            scores.append(_score_matching(_score_weights(*estimate), *check))
-        if not bool(_significant(scores[1] - scores[0])):
+        parts = [[x[half][kept[half]] for x in (h, h_pos)] for half in HALVES]
+        others = [_neighbours(*part) for part in parts]
+        likelihoods = []
+        for layer in (trial, nn.Identity()):
+            estimate, check = (
+                _swap_features(layer(anchors), layer(positives), other)
+                for (anchors, positives), other in zip(parts, others, strict=True)
+            )
+            likelihoods.append(_swap_log_likelihood(check, *_fit_swaps(estimate)))
+        if not bool(_significant(likelihoods[0] - likelihoods[1])):
             return "axes not rotated: held-out pairs do not support it"
         self.fit(h, h_pos)
         return "codes rotated to the principal axes of differences within pairs"
@@ -423,21 +432,54 @@ def _nearest_axes(axes: Tensor, blocks: list[slice]) -> Tensor:
     return nearest
 
 
-def _score_terms(h: Tensor, h_pos: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    difference = h_pos - h
-    radial = h_pos * difference
-    return difference, radial, h_pos.square() - 1 + (h.shape[1] - 1) * radial
+def _neighbours(h: Tensor, h_pos: Tensor) -> Tensor:
+    """Return for each pair some others (N, k) whose anchors are about as far away as a positive.
+
+    Swaps of the positives of nearer anchors tell nothing, and those of farther ones are certain.
+    """
+    step = (h - h_pos).norm(dim=1).median()
+    found = []
+    for start, block in zip(range(0, len(h), SWAP_BLOCK), h.split(SWAP_BLOCK), strict=True):
+        apart = (torch.cdist(block, block) - step).abs().fill_diagonal_(math.inf)
+        nearest = apart.topk(min(SWAPS, len(block)), largest=False).indices
+        found.append(start + nearest[:, torch.arange(SWAPS) % nearest.shape[1]])
+    return torch.cat(found)
 
 
-def _score_weights(h: Tensor, h_pos: Tensor) -> Tensor:
-    """Return the weights λ that minimise the score-matching objective, in closed form."""
-    difference, radial, laplacian = _score_terms(h, h_pos)
-    quadratic = difference.square().mean(0).diag() - radial.mT @ radial / len(h)
-    return torch.linalg.lstsq(quadratic, -laplacian.mean(0)[:, None]).solution.squeeze(1)
+def _swap_features(h: Tensor, h_pos: Tensor, others: Tensor) -> Tensor:
+    """Return how much each coordinate of two pairs speaks against swapping their positives.
+
+    Args:
+        h: Codes (N, n) of anchors.
+        h_pos: Codes of their positives.
+        others: Pairs (N, k) to swap positives with.
+    """
+    return (h[:, None] - h[others]) * (h_pos[:, None] - h_pos[others])
 
 
-def _score_matching(weights: Tensor, h: Tensor, h_pos: Tensor) -> Tensor:
-    """Return the score-matching objective of each pair."""
-    difference, radial, laplacian = _score_terms(h, h_pos)
-    gradient = (difference * weights).square().sum(1) - (radial @ weights).square()
-    return 0.5 * gradient + laplacian @ weights
+def _fit_swaps(features: Tensor, sweeps: int = 30) -> tuple[Tensor, float]:
+    """Return weights of a logistic regression, and the share of swaps that are mere chance.
+
+    Swaps with an unrelated pair are even. Their share is estimated by expectation maximisation,
+    with one Newton step for the weights in each sweep.
+    """
+    n = features.shape[-1]
+    features = features.flatten(0, -2)
+    weights, share = features.new_zeros(n), 0.02
+    ridge = 1e-6 * len(features) * features.square().mean() * torch.eye(n, dtype=features.dtype)
+    for _ in range(sweeps):
+        right = torch.sigmoid(features @ weights)
+        related = (1 - share) * right / ((1 - share) * right + 0.5 * share)
+        share = min(max(1 - float(related.mean()), 1e-4), 0.5)
+        curvature = (features * (related * right * (1 - right))[:, None]).mT @ features + ridge
+        slope = features.mT @ (related * (1 - right)) - ridge @ weights
+        step = torch.linalg.solve(curvature, slope)
+        weights = weights + step
+        if float(step.norm()) < 1e-3 * float(weights.norm()):
+            break
+    return weights, share
+
+
+def _swap_log_likelihood(features: Tensor, weights: Tensor, share: float) -> Tensor:
+    """Return the mean log-likelihood of the swaps of each pair."""
+    return ((1 - share) * torch.sigmoid(features @ weights) + 0.5 * share).log().mean(1)

@@ -118,8 +118,8 @@ def _conditional_scale(h: Tensor, h_pos: Tensor, p: float, geometry: str) -> flo
     scale, share = n / (p * float(distance.median())), 0.05
     for _ in range(SCALE_SWEEPS):
         log_mass, dimensions = _truncation(scale, walls, p, n)
-        log_related = n * (math.log(scale) / p - math.log(2 * math.gamma(1 + 1 / p)))
-        log_related = log_related - scale * distance - log_mass
+        log_constant = n * (math.log(scale) / p - math.log(2 * math.gamma(1 + 1 / p)))
+        log_related = log_constant - scale * distance - log_mass
         related = torch.sigmoid(log_related - log_unrelated + math.log1p(-share) - math.log(share))
         share = min(max(1 - float(related.mean()), 1e-6), 0.5)
         scale = float((related * dimensions).sum() / (p * (related @ distance)))
