@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import isolatent as iso
-from isolatent.encoders import PrincipalAxes, Straightening
+from isolatent.encoders import PrincipalAxes, Straightening, box_share
+from isolatent.encoders.calibration import _fit_swaps, _neighbours, _swap_features, implied_range
 from isolatent.worlds import Box, GeneralizedNormal, Identity, Laplace, Normal, Uniform, World
 
 WARPS = [
@@ -102,12 +103,129 @@ def test_a_fitted_map_can_be_saved_and_is_in_the_codes_precision():
     assert straight(h[:0]).shape == (0, 4)
 
 
-def test_one_piece_is_a_line():
+def test_one_piece_is_a_line_through_the_tails():
+    """The 5 % and 95 % quantiles are those of a uniform distribution; extremes do not matter."""
     _, h, h_pos = pairs(2.0, 4000)
+    h[0], h_pos[0] = -7.0, 9.0
     straight = Straightening(4, pieces=1).double().fit(h, h_pos)
-    middle = 0.5 * (h + h_pos).double()
-    low, high = middle.min(0).values, middle.max(0).values
+    low, high = implied_range(torch.cat([h, h_pos]).double())
     torch.testing.assert_close(straight(h.double()), (h.double() - low) / (high - low))
+
+
+def unrelated(share):
+    def change(z, z_pos):
+        count = int(share * len(z))
+        return z, torch.cat([z_pos[:count].roll(1, 0), z_pos[count:]])
+
+    return change
+
+
+def wider_to_the_right(z, z_pos):
+    step = 0.05 * torch.randn(z.shape, generator=torch.Generator().manual_seed(1))
+    return z, (z + step * (0.3 + 1.4 * z)).clamp(0, 1)
+
+
+def wider_in_the_middle(z, z_pos):
+    step = 0.05 * torch.randn(z.shape, generator=torch.Generator().manual_seed(1))
+    return z, (z + step * (0.3 + 4 * z * (1 - z))).clamp(0, 1)
+
+
+def heavy_tails(z, z_pos):
+    generator = torch.Generator().manual_seed(1)
+    step, size = (torch.randn(z.shape, generator=generator) for _ in range(2))
+    return z, (z + 0.01 * step / size.abs().clamp(min=0.01)).clamp(0, 1)
+
+
+CHANGES = [
+    *[lambda z, z_pos: (z, z_pos), unrelated(0.01), unrelated(0.1)],
+    *[wider_to_the_right, wider_in_the_middle, heavy_tails],
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("std", [0.02, 0.05])
+def test_straightening_leaves_perfect_codes_alone(change, std):
+    """It used to cost up to R² 0.03 where steps are wider at some places or pairs unrelated."""
+    world = World(Box(3), Uniform(), Normal(std), Identity(), seed=0)
+    z, z_pos = change(*world.sample_latents(40_000))
+    rows = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))
+    straight = Straightening(3)
+    assert "not straightened" in straight.fit_if_supported(z[rows], z_pos[rows])
+    torch.testing.assert_close(straight(z), z, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1])
+def test_unrelated_pairs_do_not_keep_warps_from_being_undone(share):
+    """One per cent of unrelated pairs used to make codes worse than no straightening."""
+    z, h, h_pos = pairs(2.0)
+    h, h_pos = unrelated(share)(h, h_pos)
+    rows = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))
+    straight = Straightening(4)
+    assert straight.fit_if_supported(h[rows], h_pos[rows]) == "3 of 4 coordinates straightened"
+    assert torch.equal(straight.knots[3], straight.knots.new_tensor(range(17)) / 16)
+    assert iso.linear_r2(z, h) < 0.99
+    assert iso.linear_r2(z, straight(h)) > 0.999
+
+
+def test_whether_codes_fill_their_box_is_a_number_that_can_fail():
+    z = torch.rand(20_000, 2, generator=torch.Generator().manual_seed(0))
+    assert box_share(z) == pytest.approx(1.0, abs=0.01)
+    assert box_share(0.2 + 0.6 * z) == pytest.approx(0.6, abs=0.01)
+    assert box_share(z * torch.tensor([1.0, 0.3])) == pytest.approx(0.3, abs=0.01)
+    assert box_share(2 * z, side=2.0) == pytest.approx(1.0, abs=0.01)
+    z[0], z[1] = -9.0, 9.0  # extremes do not count
+    assert box_share(0.5 * z) == pytest.approx(0.5, abs=0.01)
+
+
+LINSPACE = tuple(torch.linspace(5, 25, 5).tolist())
+
+
+@pytest.mark.parametrize(
+    ("marginal", "weights"),
+    [
+        (Uniform(), LINSPACE),
+        (iso.VonMisesFisher(2.0), LINSPACE),
+        (iso.VonMisesFisher(4.0), LINSPACE),
+        (iso.VonMisesFisher(4.0), (5.0, 10.0, 20.0)),
+        (Uniform(), tuple(10 * 1.02**k for k in range(10))),
+        (Uniform(), (10.0,) * 4),
+        (Uniform(), (5.0, 5.0, 25.0, 25.0)),
+    ],
+)
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_perfect_codes_are_not_rotated(marginal, weights, share):
+    """It used to cost MCC 0.1 to 0.2 for a marginal that is not uniform, 0.06 for close weights."""
+    space, conditional = iso.Sphere(len(weights)), iso.AnisotropicNormal(weights)
+    z, z_pos = iso.World(space, marginal, conditional, Identity(), seed=0).sample_latents(40_000)
+    z, z_pos = unrelated(share)(z, z_pos)
+    rows = torch.randperm(len(z), generator=torch.Generator().manual_seed(0))
+    axes = PrincipalAxes(len(weights))
+    axes.fit_if_supported(z[rows], z_pos[rows])
+    assert iso.mcc(z, axes(z)) > 0.998
+
+
+def test_axes_of_equal_weights_stay_as_they_are():
+    """The blocks are rotated against each other, and axes within a block are not."""
+    weights = (5.0, 5.0, 25.0, 25.0)
+    conditional = iso.AnisotropicNormal(weights)
+    world = iso.World(iso.Sphere(4), Uniform(), conditional, Identity(), seed=0)
+    z, z_pos = (part.double() for part in world.sample_latents(40_000))
+    turn = torch.eye(4, dtype=torch.float64)
+    turn[1:3, 1:3] = torch.tensor([[0.8, 0.6], [-0.6, 0.8]])
+    axes = PrincipalAxes(4).double()
+    assert "codes rotated" in axes.fit_if_supported(z @ turn, z_pos @ turn)
+    assert iso.mcc(z, z @ turn) < 0.95
+    assert iso.mcc(z, axes(z @ turn)) > 0.998
+
+
+@pytest.mark.parametrize("kappa", [0.1, 4.0])
+def test_swapped_positives_determine_the_weights_for_every_marginal(kappa):
+    weights = torch.tensor([5.0, 10.0, 20.0], dtype=torch.float64)
+    conditional = iso.AnisotropicNormal(tuple(weights.tolist()))
+    world = iso.World(iso.Sphere(3), iso.VonMisesFisher(kappa), conditional, Identity(), seed=0)
+    z, z_pos = (part.double() for part in world.sample_latents(100_000))
+    features = _swap_features(z, z_pos, _neighbours(z, z_pos))
+    torch.testing.assert_close(_fit_swaps(features)[0], weights, rtol=0.07, atol=0)
 
 
 @pytest.mark.parametrize("error", [0.0, 0.02])

@@ -92,7 +92,8 @@ def test_straightening_is_saved(tmp_path):
     world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.01), iso.Linear(), seed=0)
     recipe = iso.Recipe(max_steps=15, batch_size=64, saturation=0.95, warmup=3)
     model = fitted(world, None, space="box", conditional="normal", recipe=recipe)
-    knots = model.encoder_[-1].knots
+    h, h_pos = (torch.as_tensor(model.transform(x)) for x in world.sample_pairs(2000))
+    knots = model.encoder_[-1].fit(h, h_pos).knots  # after so few steps pairs may not support it
     assert not torch.allclose(knots, torch.linspace(0, 1, knots.shape[1]))
     save_and_compare(model, tmp_path, world.sample_pairs(20, torch.Generator().manual_seed(0))[0])
 

@@ -1,14 +1,17 @@
-"""Calibrate a trained encoder and its loss in closed form."""
+"""Calibrate a trained encoder and its loss."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from isolatent.encoders import PrincipalAxes, Straightening
-from isolatent.pairs import Batch, PairSource
+from isolatent.encoders import BoxHead, PrincipalAxes, SphereHead, Straightening, box_share
+from isolatent.encoders.calibration import implied_range
+from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.training.contrastive import ContrastiveTraining
 
 __all__ = ["calibrate", "fit_loss", "set_scale"]
@@ -17,50 +20,133 @@ CLOSED_FORM_PAIRS = 65_536
 LOSS_PAIRS = 16_384
 MAX_BATCHES = 32
 MAX_EVALUATIONS = 40  # of the loss on all pairs
+SCALE_PAIRS, SCALE_SWEEPS = 16_384, 12  # pairs that a scale is estimated from, and iterations
 
 
 def calibrate(
     training: ContrastiveTraining, encoder: nn.Module, loss: nn.Module, source: PairSource
 ) -> str:
-    """Straighten the coordinates or find the axes, where the encoder has the layer for it.
+    """Calibrate the codes where pairs support it, and estimate the scale of the loss.
+
+    Coordinates are straightened or rotated to their axes if the encoder ends in the layer for it
+    and held-out pairs confirm the step, see :meth:`Straightening.fit_if_supported` and
+    :meth:`PrincipalAxes.fit_if_supported`. Otherwise codes stay as they were trained.
 
     Returns:
-        A description of what was applied; empty if nothing was.
+        What was applied, in words; empty if there is nothing to calibrate.
     """
-    last = [*encoder.modules()][-1]
+    modules = [*encoder.modules()]
     saturated = training.saturated_at is not None
-    if not saturated and not isinstance(last, PrincipalAxes):
+    if not saturated and not isinstance(modules[-1], PrincipalAxes):
         return ""
-    pairs = Batch.of(source.sample(CLOSED_FORM_PAIRS, Generator().manual_seed(0)))
+    pairs = _distinct_pairs(source)
     h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
-    applied = []
-    if isinstance(last, Straightening | PrincipalAxes):
-        last.fit(h, h_pos)
-        h, h_pos = last(h), last(h_pos)
-        straight = isinstance(last, Straightening)
-        applied.append("coordinates straightened" if straight else "turned to principal axes")
+    steps = []
+    if any(isinstance(module, BoxHead) for module in modules):
+        steps.append(f"codes spanned {box_share(torch.cat([h, h_pos])):.0%} of their box's sides")
+    if isinstance(modules[-1], Straightening | PrincipalAxes):
+        steps.append(modules[-1].fit_if_supported(h, h_pos))
+        h, h_pos = modules[-1](h), modules[-1](h_pos)
     if saturated:
-        set_scale(loss, h, h_pos)
+        set_scale(loss, h, h_pos, _geometry(modules))
+        steps.append("scale estimated from differences within pairs")
     else:
         fit_loss(loss, h, h_pos, training.recipe.batch_size)
-    return ", ".join([*applied, "scale of the loss estimated"])
+        steps.append("weights of the loss fitted to the codes")
+    return "; ".join(steps)
 
 
-def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor) -> None:
+def _distinct_pairs(source: PairSource) -> Batch:
+    """Draw pairs; from a finite source no more than it has, so that halves are independent."""
+    generator = Generator().manual_seed(0)
+    count = CLOSED_FORM_PAIRS
+    if isinstance(source, FinitePairSource):
+        count = min(count, len(source))  # a source draws distinct pairs as long as it has them
+    return Batch.of(source.sample(count, generator))
+
+
+def _geometry(modules: Sequence[nn.Module]) -> str:
+    heads = {SphereHead: "sphere", BoxHead: "box"}
+    return next((heads[type(module)] for module in modules if type(module) in heads), "free")
+
+
+def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor, geometry: str) -> None:
     r"""Set the scale of a saturated loss to its maximum-likelihood value.
 
-    For a conditional that is narrow against its space the value has a closed form:
-    :math:`n / (p\, E\sum_k |h'_k - h_k|^p)` for an Lp distance; a narrow vMF is normal in n - 1
-    dimensions.
+    A conditional :math:`\propto e^{-\lambda \sum_k |h'_k - h_k|^p}` that is narrow against its
+    space has m = n dimensions, and m = n - 1 on a sphere, where also a vMF of concentration κ = 2λ
+    is normal. Without walls the value is :math:`m / (p\, E\sum_k |h'_k - h_k|^p)`. In a box the
+    conditional is truncated to the range that uniform codes have. A share of unrelated pairs is
+    estimated as well, by expectation maximisation, so that these do not count.
+
+    Args:
+        loss: The loss, with a learned scale.
+        h: Codes (N, n) of anchors.
+        h_pos: Codes of their positives.
+        geometry: ``"sphere"`` of radius 1, ``"box"`` or ``"free"``.
     """
     similarity: Any = loss.similarity
+    p = similarity.p or 2.0
+    h, h_pos = (part[:SCALE_PAIRS].detach().cpu().double() for part in (h, h_pos))
+    scale = _conditional_scale(h, h_pos, p, geometry)
     with torch.no_grad():
         if similarity.p is None:
-            scale = (h.shape[1] - 1) / (h - h_pos).square().sum(1).mean()
-            similarity.log_scale.fill_(scale.log())
+            similarity.log_scale.fill_(math.log(2 * scale))
         else:
-            power = (h - h_pos).abs().pow(similarity.p).sum(1).mean()
-            similarity.log_weights.fill_((h.shape[1] / (similarity.p * power)).log())
+            similarity.log_weights.fill_(math.log(scale))
+
+
+def _conditional_scale(h: Tensor, h_pos: Tensor, p: float, geometry: str) -> float:
+    """Estimate λ of a narrow conditional from pairs, some of which may be unrelated."""
+    n = h.shape[1] - (geometry == "sphere")
+    distance = (h - h_pos).abs().pow(p).sum(1)
+    low, high = implied_range(torch.cat([h, h_pos]))
+    walls = None
+    if geometry == "box":
+        walls = torch.stack([h - low, high - h]).clamp(min=0) ** p
+    log_unrelated = torch.zeros(len(h), dtype=torch.float64)
+    if geometry == "sphere":
+        log_unrelated -= (
+            math.log(2) + h.shape[1] / 2 * math.log(math.pi) - math.lgamma(h.shape[1] / 2)
+        )
+    elif geometry == "box":
+        log_unrelated -= (high - low).log().sum()
+    else:
+        everyone = torch.cat([h, h_pos])
+        normal = torch.distributions.Normal(everyone.mean(0), everyone.std(0))
+        log_unrelated = normal.log_prob(h_pos).sum(1)
+    scale, share = n / (p * float(distance.median())), 0.05
+    for _ in range(SCALE_SWEEPS):
+        log_mass, dimensions = _truncation(scale, walls, p, n)
+        log_constant = n * (math.log(scale) / p - math.log(2 * math.gamma(1 + 1 / p)))
+        log_related = log_constant - scale * distance - log_mass
+        related = torch.sigmoid(log_related - log_unrelated + math.log1p(-share) - math.log(share))
+        share = min(max(1 - float(related.mean()), 1e-6), 0.5)
+        scale = float((related * dimensions).sum() / (p * (related @ distance)))
+    return scale
+
+
+def _truncation(
+    scale: float, walls: Tensor | None, p: float, n: int
+) -> tuple[Tensor | float, Tensor | float]:
+    r"""Return the logarithm of the mass of each conditional within its walls, and p λ E d.
+
+    The second is the number of dimensions, less what the walls take. With the regularised
+    incomplete gamma function, :math:`P(a + 1, x) = P(a, x) - x^a e^{-x} / \Gamma(a + 1)`.
+
+    Args:
+        scale: λ.
+        walls: Distances to the two walls to the power p, (2, N, n), or None.
+        p: Power of the distance.
+        n: Number of dimensions.
+    """
+    if walls is None:
+        return 0.0, float(n)
+    x = scale * walls
+    mass = torch.special.gammainc(torch.tensor(1 / p, dtype=x.dtype), x)
+    beyond = x.pow(1 / p) * torch.exp(-x) / math.gamma(1 + 1 / p)
+    total = mass.sum(0).clamp(min=1e-6)
+    return (0.5 * total).log().sum(1), ((mass - beyond).sum(0) / total).sum(1)
 
 
 def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None:
