@@ -18,6 +18,7 @@ from isolatent.contrast.similarities import Lp, constant_like, register_constant
 __all__ = ["RESOLUTIONS", "SaturatedInfoNCE", "WallPotential"]
 
 RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}  # of each geometry
+ALIGNMENT = 4.0  # A p; that of InfoNCE is n, but would outweigh an entropy of few nats
 GRID = 257  # points of the unit interval on which a kernel is balanced
 MOST_NATS = 4.0  # largest information of a kernel on that grid, well below log(GRID)
 FLOAT64: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # other devices may lack it
@@ -68,7 +69,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         p: Power of the distance; 2 on a sphere.
         geometry: ``"sphere"`` of radius 1, ``"box"`` between 0 and 1, or ``"free"``.
         batch_size: B, the number of pairs that the kernel's width is chosen for.
-        alignment: A, in nats.
+        alignment: A, in nats; by default 4 / p, which has the same drift for all p.
         resolution: Share of log B; by default 0.6, and 0.9 for free codes, which need no balancing
             and gain from a narrower kernel.
         engine: As in :class:`ContrastiveLoss`.
@@ -88,7 +89,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         geometry: str = "sphere",
         batch_size: int = 1024,
         *,
-        alignment: float = 2.0,
+        alignment: float | None = None,
         resolution: float | None = None,
         engine: str = "auto",
         gather: bool = False,
@@ -115,7 +116,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
             gather=gather,
         )
         self.n, self.p, self.geometry = n, float(p), geometry
-        self.alignment = check_real("alignment", alignment, above=0)
+        weight = ALIGNMENT / p if alignment is None else alignment
+        self.alignment = check_real("alignment", weight, above=0)
 
     def _value(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
