@@ -69,7 +69,8 @@ def test_every_public_module_is_listed():
         item
         for package in (contrast, encoders)
         for item in (getattr(package, name) for name in package.__all__)
-        if issubclass(item, nn.Module) and not getattr(item, "__abstractmethods__", None)
+        if isinstance(item, type) and issubclass(item, nn.Module)
+        if not getattr(item, "__abstractmethods__", None)
     }
     assert {type(make()) for make in ALL} == public
 

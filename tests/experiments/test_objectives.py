@@ -130,10 +130,15 @@ class Fitted:
 def test_the_card_of_a_model_names_its_objective_and_calibration():
     spec = cell_of()
     loss = InfoNCE(Lp(2))
-    card = {"objective": "SaturatedInfoNCE from step 7", "calibration": "straightened"}
+    card = {
+        "objective": "SaturatedInfoNCE from step 7",
+        "calibration": "codes spanned 99% of their box's sides; 5 of 5 coordinates straightened",
+    }
     assert objective_of_model(spec, Fitted(loss, **card)) == (
         "SaturatedInfoNCE from step 7, straightened"
     )
+    card = {"objective": "AnInfoNCE", "calibration": "axes not rotated: codes are not uniform"}
+    assert objective_of_model(spec, Fitted(loss, **card)) == "AnInfoNCE"  # nothing was applied
     assert objective_of_model(spec, Fitted(loss)) == "InfoNCE"
     with_potentials = InfoNCE(Lp(2), potential_pos=NetworkPotential(3))
     assert objective_of_model(spec, Fitted(with_potentials)) == "InfoNCE with learned potentials"

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isolatent.encoders import PrincipalAxes, Straightening
 from isolatent.theory import Beliefs
 
 __all__ = [
@@ -55,7 +54,7 @@ def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:
     Args:
         spec: The cell as plain data.
         model: The fitted estimator. Its guarantee names both where training recorded them;
-            otherwise they are read off its loss, history and encoder.
+            otherwise the objective is read off its loss and history.
     """
     guarantee = getattr(model, "guarantee_", None)
     saturated = _first_unbounded(
@@ -68,13 +67,11 @@ def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:
             objective += f", saturated from step {saturated}"
     if "potential" not in objective and (kind := _potentials_of(getattr(model, "loss_", None))):
         objective = _with_potentials(objective, kind)
-    calibration = str(getattr(guarantee, "calibration", "") or "")
-    if not calibration and not getattr(guarantee, "objective", ""):
-        last = [*model.encoder_.modules()][-1] if hasattr(model, "encoder_") else None
-        if isinstance(last, PrincipalAxes):
-            calibration = TURNED
-        elif isinstance(last, Straightening) and "saturated" in objective:
-            calibration = STRAIGHTENED
+    applied, calibration = str(getattr(guarantee, "calibration", "") or ""), ""
+    if "rotated to the principal axes" in applied:
+        calibration = TURNED
+    elif "coordinates straightened" in applied:
+        calibration = STRAIGHTENED
     return ", ".join(filter(None, (objective, calibration)))
 
 
