@@ -29,10 +29,7 @@ WALL_STEPS, WALL_PLACES = 512, 16  # quadrature of a step, and of its anchor wit
 MAX_ANGLE = 0.1  # largest standard error, in radians, of an axis that counts as determined
 SWAP_BLOCK, SWAPS = 2048, 8  # codes to search for near ones, and number of these
 MAX_CENTRE = 0.1  # largest mean of uniform codes, in units of the deviation of a coordinate
-ALTERNATE_PAIRS = (
-    slice(0, None, 2),
-    slice(1, None, 2),
-)  # pairs to estimate from, and to check with
+ALTERNATE_PAIRS = (slice(0, None, 2), slice(1, None, 2))  # to estimate from, to check with
 TRIM = 1e-3  # share of related pairs that the bound against unrelated pairs may drop
 
 
