@@ -4,8 +4,14 @@ import pytest
 import torch
 
 import isolatent as iso
-from isolatent.encoders import PrincipalAxes, Straightening, box_share
-from isolatent.encoders.calibration import _fit_swaps, _neighbours, _swap_features, implied_range
+from isolatent.encoders import PrincipalAxes, Straightening
+from isolatent.encoders.calibration import (
+    _fit_swaps,
+    _neighbours,
+    _swap_features,
+    box_share,
+    implied_range,
+)
 from isolatent.worlds import Box, GeneralizedNormal, Identity, Laplace, Normal, Uniform, World
 
 WARPS = [

@@ -1,6 +1,6 @@
 """From observations to codes: whitening, networks, output heads and calibration."""
 
-from isolatent.encoders.calibration import PrincipalAxes, Straightening, box_share
+from isolatent.encoders.calibration import PrincipalAxes, Straightening
 from isolatent.encoders.networks import (
     MLP,
     BoxHead,
@@ -23,5 +23,4 @@ __all__ = [
     "SphereHead",
     "Straightening",
     "Whitening",
-    "box_share",
 ]

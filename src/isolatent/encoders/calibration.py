@@ -29,7 +29,7 @@ WALL_STEPS, WALL_PLACES = 512, 16  # quadrature of a step, and of its anchor wit
 MAX_ANGLE = 0.1  # largest standard error, in radians, of an axis that counts as determined
 SWAP_BLOCK, SWAPS = 2048, 8  # codes to search for near ones, and number of these
 MAX_CENTRE = 0.1  # largest mean of uniform codes, in units of the deviation of a coordinate
-FOLDS = (slice(0, None, 2), slice(1, None, 2))  # pairs to estimate from, and to check with
+ALTERNATE_PAIRS = (slice(0, None, 2), slice(1, None, 2))  # to estimate from, to check with
 TRIM = 1e-3  # share of related pairs that the bound against unrelated pairs may drop
 
 
@@ -79,10 +79,10 @@ def box_share(h: Tensor, side: float = 1.0) -> float:
     return float((high - low).min()) / ((1 - 2 * EXTREME) * side)
 
 
-def _significant(gains: Tensor) -> Tensor:
+def _significant(gains: Tensor, standard_errors: float = STANDARD_ERRORS) -> Tensor:
     """Return for each column of gains, one row per pair, whether its mean is surely positive."""
     error = gains.std(0) / math.sqrt(len(gains))
-    return gains.mean(0) > STANDARD_ERRORS * error
+    return gains.mean(0) > standard_errors * error
 
 
 class Straightening(nn.Module):
@@ -351,15 +351,14 @@ class PrincipalAxes(nn.Module):
     def fit_if_supported(self, h: Tensor, h_pos: Tensor) -> str:
         r"""Estimate the axes if held-out pairs support them, and leave the codes alone otherwise.
 
-        The axes are estimated from every second pair. On the others, the assumed conditional must
-        fit rotated codes better than the codes themselves, by three standard errors. The fit is
-        the likelihood that of two pairs with near anchors, (a, a') and (b, b'), the positives are
-        not swapped. It is logistic, with the log-odds
-        :math:`\sum_k \lambda_k (a_k - b_k)(a'_k - b'_k)`. The marginal, the normaliser of the
-        conditional and the volume of the map cancel, so the true codes have the highest expected
-        likelihood for every marginal. Unrelated pairs have a share in it. As the axes rely on a
-        uniform marginal, the mean of the codes must be near zero, too. Supported axes are
-        estimated again from all pairs.
+        The axes are estimated from every second pair. On the others, differences within pairs
+        must be less correlated along the axes, by three standard errors of their likelihood. That
+        relies on a uniform marginal, so there are two checks. The mean of codes must be near zero.
+        And codes must fit the conditional better, by one standard error, whatever the marginal is:
+        of two pairs (a, a') and (b, b') with near anchors, the positives are not swapped with
+        log-odds :math:`\sum_k \lambda_k (a_k - b_k)(a'_k - b'_k)`, in which the marginal, the
+        normaliser of the conditional and the volume of the map cancel. The true codes have the
+        highest expected likelihood. Supported axes are estimated again from all pairs.
 
         Args:
             h: Codes (N, n) of anchors on the unit sphere, in random order.
@@ -381,7 +380,7 @@ class PrincipalAxes(nn.Module):
         if centre > MAX_CENTRE + STANDARD_ERRORS * math.sqrt(n / len(h)):
             return "axes not rotated: codes are not uniform on the sphere"
         kept = _related(h_pos - h)
-        parts = [[x[half][kept[half]] for x in (h, h_pos)] for half in FOLDS]
+        parts = [[x[half][kept[half]] for x in (h, h_pos)] for half in ALTERNATE_PAIRS]
         others = [_neighbours(*part) for part in parts]
         likelihoods = []
         for layer in (trial, nn.Identity()):
@@ -390,7 +389,9 @@ class PrincipalAxes(nn.Module):
                 for (anchors, positives), other in zip(parts, others, strict=True)
             )
             likelihoods.append(_swap_log_likelihood(check, *_fit_swaps(estimate)))
-        if not bool(_significant(likelihoods[0] - likelihoods[1])):
+        uncorrelated = _decorrelation(trial.matrix, *((b - a) for a, b in parts))
+        swaps = likelihoods[0] - likelihoods[1]
+        if not (_significant(uncorrelated) and _significant(swaps, standard_errors=1)):
             return "axes not rotated: held-out pairs do not support it"
         self.fit(h, h_pos)
         return "codes rotated to the principal axes of differences within pairs"
@@ -432,15 +433,33 @@ def _nearest_axes(axes: Tensor, blocks: list[slice]) -> Tensor:
     return nearest
 
 
-def _neighbours(h: Tensor, h_pos: Tensor) -> Tensor:
-    """Return for each pair some others (N, k) whose anchors are about as far away as a positive.
+def _decorrelation(matrix: Tensor, estimate: Tensor, check: Tensor) -> Tensor:
+    """Return how much likelier uncorrelated differences are in the axes than when only whitened.
 
-    Swaps of the positives of nearer anchors tell nothing, and those of farther ones are certain.
+    Args:
+        matrix: The whitening and the axes.
+        estimate: Differences (N, n) within pairs, to estimate variances from.
+        check: Differences whose normal log-likelihoods are compared.
     """
-    step = (h - h_pos).norm(dim=1).median()
+    left, sizes, _ = torch.linalg.svd(matrix)
+    whiten = (left * sizes) @ left.mT
+    likelihoods = []
+    for frame in (matrix, whiten):
+        variances = (estimate @ frame).square().mean(0)
+        exponent = ((check @ frame).square() / variances).sum(1)
+        likelihoods.append(-0.5 * (exponent + variances.log().sum()))
+    return likelihoods[0] - likelihoods[1]
+
+
+def _neighbours(h: Tensor, h_pos: Tensor) -> Tensor:
+    """Return for each pair some others (N, k) whose anchors are half as far away as a positive.
+
+    Swaps of positives tell little if anchors are nearer, and are certain if they are farther.
+    """
+    distance = 0.5 * (h - h_pos).norm(dim=1).median()
     found = []
     for start, block in zip(range(0, len(h), SWAP_BLOCK), h.split(SWAP_BLOCK), strict=True):
-        apart = (torch.cdist(block, block) - step).abs().fill_diagonal_(math.inf)
+        apart = (torch.cdist(block, block) - distance).abs().fill_diagonal_(math.inf)
         nearest = apart.topk(min(SWAPS, len(block)), largest=False).indices
         found.append(start + nearest[:, torch.arange(SWAPS) % nearest.shape[1]])
     return torch.cat(found)

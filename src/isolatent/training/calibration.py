@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor, nn
 
-from isolatent.encoders import BoxHead, PrincipalAxes, SphereHead, Straightening, box_share
-from isolatent.encoders.calibration import implied_range
+from isolatent.encoders import BoxHead, PrincipalAxes, SphereHead, Straightening
+from isolatent.encoders.calibration import box_share, implied_range
 from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.training.contrastive import ContrastiveTraining
 
