@@ -1,4 +1,4 @@
-"""Write the table of claims into docs/theory.md, from the code that derives guarantees.
+"""Write the tables of claims into docs/theory.md, from the code that derives guarantees.
 
 python docs/fill_theory.py
 """
@@ -7,16 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain, combinations, product
 from pathlib import Path
 
-from isolatent.theory import CONDITIONALS, SPACES, Beliefs, derive_guarantee
+from isolatent.theory import CONDITIONALS, RELAXATIONS, SPACES, Beliefs, derive_guarantee
 
 PAGE = Path(__file__).with_name("theory.md")
-BLOCK = re.compile(r"(<!-- claims -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = r"(<!-- {name} -->\n).*?(<!-- end -->)"
 LOSS_GROUPS = {"InfoNCE": "infonce", "AnInfoNCE": "aninfonce", "NCE, SCL, NWJ": "nce"}
 COLUMNS = ("space", "marginal", "conditional", "loss", "potentials", "head")
 CLAIM = "claim, or the first condition that fails"
+RELAXED_COLUMNS = ("space", "conditional", "relaxed", "potentials", "factors", CLAIM)
+RELAXED_WORLDS = (
+    Beliefs("sphere"),
+    Beliefs("box", conditional="normal"),
+    Beliefs("box", conditional="laplace"),
+    Beliefs("box", conditional="gennorm", p=4.0),
+    Beliefs("euclidean", conditional="normal"),
+    Beliefs("euclidean", conditional="laplace"),
+)
 
 
 def rows() -> Iterator[tuple[str, ...]]:
@@ -51,12 +60,47 @@ def _claim(beliefs: Beliefs, loss: str, head: str) -> tuple[str, str, str]:
     return "learned", head, card.gap
 
 
+def relaxed_rows() -> Iterator[tuple[str, ...]]:
+    """Yield a row for each claim with relaxations: all sets of them but for ``"marginal"``."""
+    names = [name for name in RELAXATIONS if name != "marginal"]
+    sets = [*chain.from_iterable(combinations(names, size) for size in range(1, len(names) + 1))]
+    for beliefs in RELAXED_WORLDS:
+        claims: dict[tuple[str, ...], list[str]] = {}
+        for relaxed in sets:
+            claims.setdefault(_relaxed_claim(beliefs, relaxed), []).append(" + ".join(relaxed))
+        _, _, conditional = _names(beliefs)
+        if beliefs.p is not None:
+            conditional = f"gennorm, p = {beliefs.p:g}"
+        for claim, labels in claims.items():
+            yield beliefs.space, conditional, "; ".join(labels), *claim
+
+
+def _relaxed_claim(beliefs: Beliefs, relaxed: tuple[str, ...]) -> tuple[str, str, str]:
+    for potentials in ("none", "learned"):
+        card = derive_guarantee(beliefs, potentials=potentials, relaxed=relaxed)
+        if card.equivalence is not None:
+            found = re.search(r"at least (\d+) factors", str(card))
+            least = f"≥ {found[1]}" if found else "any"
+            return potentials, least, f"**{card.equivalence}**"
+    return "learned", "", card.gap
+
+
+def _table(header: tuple[str, ...], body: Iterator[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in (header, ("---",) * len(header), *body)]
+    return "\n".join(lines)
+
+
 def fill(text: str) -> str:
-    """Return the page with its table generated anew."""
-    header = (*COLUMNS, CLAIM)
-    lines = [f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows())]
-    table = "\n".join(lines)
-    return BLOCK.sub(lambda match: f"{match[1]}\n{table}\n\n{match[2]}", text)
+    """Return the page with its tables generated anew."""
+    tables = {
+        "claims": _table((*COLUMNS, CLAIM), rows()),
+        "relaxed claims": _table(RELAXED_COLUMNS, relaxed_rows()),
+    }
+    for name, table in tables.items():
+        block = re.compile(BLOCK.format(name=name), re.DOTALL)
+        if match := block.search(text):
+            text = f"{text[: match.end(1)]}\n{table}\n\n{text[match.start(2) :]}"
+    return text
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ def test_type_checkers_see_the_same_names():
 SAME_MEANING = {
     "module experiments": "the commands of that name, in cli, and the package they call",
     "module calibration": "the layers, in encoders, and their estimation, in training",
+    "module relaxations": "what is left to assume, in theory, and what is learned, in contrast",
     "module linear": "linear methods, in baselines, and the linear score, in evaluation",
     "function forward": "each kernel engine has one, with one signature",
     "function backward": "each kernel engine has one, with one signature",

@@ -206,3 +206,60 @@ def test_a_fit_replaces_its_own_report_and_no_other_file(isolatent, files, tmp_p
     assert done.code == 2
     assert "report.html was not written by isolatent; move it first" in done.err
     assert page.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("text", "relax"),
+    [("pairing", ("pairing",)), ("marginal, pairing", ("marginal", "pairing")), ("auto", "auto")],
+)
+def test_relaxations_are_stored_and_shown(isolatent, files, tmp_path, monkeypatch, text, relax):
+    monkeypatch.setattr("isolatent.training.relaxing.PROBE_STEPS", 5)
+    out = tmp_path / "model"
+    done = isolatent("fit", files / "pairs.npz", *QUICK, "--relax", text, "--out", out)
+    assert done.code == 0, done.err
+    described = relax if relax == "auto" else ", ".join(relax)
+    assert f"loss infonce, relax {described}, seed 0" in done.out
+    model = ContrastiveICA.load(out)
+    assert model.relax == relax
+    page = (out / "report.html").read_text()
+    info = isolatent("info", out).out
+    for shown in (done.out, info):
+        for sentence in model.guarantee_.learned:
+            assert f"learned     {sentence}" in shown
+        for name, (mean, error) in model.gains_.items():
+            used = "  in use" if name in model.relaxed_ else ""
+            assert f"  {name:<12}  {mean:.3f} ± {error:.3f}{used}\n" in shown
+        assert ("relaxations compared by their gain" in shown) == (relax == "auto")
+    assert "relaxed      " in info
+    assert "Learned instead of assumed" in page
+    for name in {*model.relaxed_, *model.gains_}:
+        assert f"{name}: " in page
+    if relax != "auto":
+        assert "% of the pairs are related" in model.guarantee_.learned[0]
+        assert model.guarantee_.learned[0] in page
+
+
+def test_as_declared_nothing_is_said_of_relaxing(isolatent, files, tmp_path):
+    done = isolatent("fit", files / "pairs.npz", *QUICK, "--out", tmp_path / "model")
+    for shown in (done.out, isolatent("info", tmp_path / "model").out):
+        assert "guarantee: " in shown
+        assert "relax " not in shown
+        assert "relaxed" not in shown
+        assert "relaxations" not in shown
+    assert "Learned instead" not in (tmp_path / "model" / "report.html").read_text()
+
+
+def test_dynamics_are_relaxed_for_a_time_series(isolatent, files, tmp_path):
+    out = tmp_path / "model"
+    done = isolatent("fit", files / "x.npy", *QUICK, "--relax", "dynamics", "--out", out)
+    assert done.code == 0, done.err
+    assert "from anchor to positive, codes are multiplied by" in done.out
+
+
+def test_a_resumed_fit_must_have_the_same_relaxations(isolatent, files, tmp_path):
+    out = tmp_path / "model"
+    arguments = ("fit", files / "pairs.npz", *QUICK, "--out", out)
+    assert isolatent(*arguments, "--relax", "pairing").code == 0
+    done = isolatent(*arguments, "--relax", "marginal", "--resume")
+    assert done.code == 2
+    assert "resume must hold a run with the same relax" in done.err

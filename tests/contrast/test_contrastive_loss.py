@@ -159,7 +159,7 @@ def test_potentials_are_evaluated_once_a_side(generator):
         (
             lambda: InfoNCE(Dot(), potential=torch.nn.Linear(2, 1))(H, H),
             ValueError,
-            "a potential must map codes",
+            "potential must map codes",
         ),
     ],
 )

@@ -14,14 +14,22 @@ from isolatent.contrast import (
     NCE,
     NWJ,
     AlignUniform,
+    AnchorScale,
     AnInfoNCE,
     ConstantPotential,
     Dot,
     Ensemble,
+    FactorScale,
+    FullAnInfoNCE,
     InfoNCE,
+    LinearDynamics,
     Lp,
+    NetworkDynamics,
+    Pairing,
+    SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     SpectralContrastive,
+    SphereMoments,
 )
 
 ROWS, N, K = 12, 3, 4
@@ -36,6 +44,24 @@ class Bowl(torch.nn.Module):
 
     def forward(self, h):
         return self.depth * h.square().sum(-1)
+
+
+def relaxed(*names, dynamics=LinearDynamics):
+    """Options of a loss with relaxations, whose parameters are away from their start."""
+    make = {
+        "pairing": Pairing,
+        "anchor_scale": lambda: AnchorScale(N, 4),
+        "factor_scale": lambda: FactorScale(N),
+        "dynamics": lambda: dynamics(N),
+        "potential": Bowl,
+        "potential_pos": Bowl,
+    }
+    options = {name: make[name]() for name in names or make}
+    generator = torch.Generator().manual_seed(1)
+    for module in options.values():
+        for parameter in module.parameters():
+            torch.nn.init.normal_(parameter, std=0.3, generator=generator)
+    return {**options, "engine": "blockwise"}  # numba would compile for half a minute
 
 
 LOSSES = {
@@ -57,15 +83,41 @@ LOSSES = {
     ),
     "saturated sphere": lambda: SaturatedInfoNCE(N, batch_size=ROWS),
     "saturated box": lambda: SaturatedInfoNCE(N, geometry="box", batch_size=ROWS),
+    "full matrix": lambda: FullAnInfoNCE(N, weight=2.0),
+    "saturated weights": lambda: SaturatedAnInfoNCE(N, batch_size=ROWS),
+    "saturated moments": lambda: SphereMoments(),  # takes no negatives either
     "saturated free": lambda: SaturatedInfoNCE(N, geometry="free", batch_size=ROWS),
     "saturated ensemble": lambda: Ensemble(
         [SaturatedInfoNCE(N, geometry="free", batch_size=ROWS) for _ in range(2)]
     ),
+    "relaxed infonce": lambda: InfoNCE(Lp(3, learn_weights=True), **relaxed()),
+    "relaxed decoupled": lambda: InfoNCE(
+        Dot(learn_scale=True), positive_in_denominator=False, **relaxed("anchor_scale", "pairing")
+    ),
+    "relaxed aninfonce": lambda: AnInfoNCE(
+        N, negatives_from="both", **relaxed(dynamics=NetworkDynamics)
+    ),
+    "relaxed nce": lambda: NCE(
+        Dot(learn_scale=True), ratio="count", negatives_from="within", **relaxed()
+    ),
+    "relaxed one way": lambda: NCE(
+        Lp(1, learn_weights=True), symmetric=False, **relaxed("pairing", "anchor_scale", "dynamics")
+    ),
+    "relaxed spectral": lambda: SpectralContrastive(Lp(2, learn_weights=True), **relaxed()),
+    "relaxed nwj": lambda: NWJ(
+        Dot(learn_scale=True), negatives_from="both", **relaxed("anchor_scale", "pairing")
+    ),
+    "relaxed given": lambda: InfoNCE(Lp(2), negatives_from="given", **relaxed()),
+    "relaxed ensemble": lambda: Ensemble(
+        [NWJ(Lp(2, learn_weights=True), **relaxed()), AnInfoNCE(N, **relaxed("anchor_scale"))]
+    ),
 }
-ONE_WAY = ("aninfonce one way", "nce", "given", "ensemble given")  # take negatives of each anchor
+# Take negatives of each anchor.
+ONE_WAY = ("aninfonce one way", "nce", "given", "ensemble given", "relaxed one way")
 
 # The number of rows in the first process. The second one has the other rows.
 SHARES = (6, 7, 12)
+RELAXED_SHARES = (7, 11, 12)  # with a single row every candidate but one has a negative
 # Spread evenly, unevenly, in one process only for some shares, and one tag without pairs.
 TAGS = {
     "even": torch.arange(ROWS) % 2,
@@ -76,7 +128,9 @@ TAGS = {
 
 
 def cases():
-    for name, share in product(LOSSES, SHARES):
+    shares = {name: RELAXED_SHARES if "relaxed" in name else SHARES for name in LOSSES}
+    pairs = [(name, share) for name in LOSSES for share in shares[name]]
+    for name, share in pairs:
         negatives = [None] if "given" not in name else []
         negatives += [] if "saturated" in name else ["shared"]
         negatives += ["own"] if name in ONE_WAY else []

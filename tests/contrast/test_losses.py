@@ -11,6 +11,7 @@ from isolatent.checks import IsolatentWarning
 from isolatent.contrast import NCE, AlignUniform, AnInfoNCE, ConstantPotential, Dot, InfoNCE, Lp
 from isolatent.worlds import Box, Identity, Normal, Uniform, World
 from named_losses import LOSSES, value_and_gradients
+from relaxed_modules import FRESH, relaxed
 
 
 def softplus(x):
@@ -55,38 +56,33 @@ class Square(torch.nn.Module):
         return self.factor * h.square().sum(-1)
 
 
-def by_hand(name, similarity, alpha, alpha_pos, symmetric, policy, h, h_pos, given):
-    def d(u, v):
-        if similarity.p is None:
-            return -sum(w * a * b for w, a, b in zip(weights, u, v, strict=True))
-        return sum(w * abs(a - b) ** similarity.p for w, a, b in zip(weights, u, v, strict=True))
+def by_hand(name, s, symmetric, policy, anchors, positives, given):
+    """Evaluate a formula by loops; s is a function of an anchor and of a candidate positive.
 
-    def potential(factor, u):
-        return factor * sum(a * a for a in u)
-
-    weights = similarity.coordinate_weights(h.shape[1]).tolist()
-    h, h_pos = h.tolist(), h_pos.tolist()
-    ways = [(h, h_pos, alpha, alpha_pos)]
+    ``given`` holds the further negatives of each anchor.
+    """
+    ways = [(anchors, positives, s)]
     if symmetric:
-        ways.append((h_pos, h, alpha_pos, alpha))
+        ways.append((positives, anchors, lambda u, v: s(v, u)))
     values = []
-    for rows, others, of_row, of_column in ways:
-
-        def s(u, v, of_row=of_row, of_column=of_column):
-            return -d(u, v) - potential(of_row, u) - potential(of_column, v)
-
+    for rows, others, score in ways:
         negatives = []
         for i, u in enumerate(rows):
             row = []
             for kind, columns in (("across", others), ("within", rows)):
                 if policy in (kind, "both"):
-                    row += [s(u, v) for j, v in enumerate(columns) if j != i]
-            if given is not None:
-                row += [s(u, v) for v in (given if given.ndim == 2 else given[i]).tolist()]
-            negatives.append(row)
-        positives = [s(u, v) for u, v in zip(rows, others, strict=True)]
-        values.append(FORMULAS[name](positives, negatives))
+                    row += [score(u, v) for j, v in enumerate(columns) if j != i]
+            negatives.append(row + [score(u, v) for v in given[i]])
+        pairs = [score(u, v) for u, v in zip(rows, others, strict=True)]
+        values.append(FORMULAS[name](pairs, negatives))
     return mean(values)
+
+
+def negatives_of_each(given, rows):
+    """Further negatives as lists, one for each anchor."""
+    if given is None:
+        return [[]] * rows
+    return given.tolist() if given.ndim == 3 else [given.tolist()] * rows
 
 
 CASES = [
@@ -120,8 +116,170 @@ def test_the_loss_by_loops_over_pairs(name, policy, symmetric, extra, generator)
         potential_pos=Square(-0.2),
         engine="dense",
     )
-    expected = by_hand(name, similarity, 0.1, -0.2, symmetric, policy, h, h_pos, given)
+    weights = similarity.coordinate_weights(3).tolist()
+
+    def s(u, v):
+        terms = list(zip(weights, u, v, strict=True))
+        if similarity.p is None:
+            d = -sum(w * a * b for w, a, b in terms)
+        else:
+            d = sum(w * abs(a - b) ** similarity.p for w, a, b in terms)
+        return -d - 0.1 * sum(a * a for a in u) + 0.2 * sum(b * b for b in v)
+
+    lists = h.tolist(), h_pos.tolist(), negatives_of_each(given, 5)
+    expected = by_hand(name, s, symmetric, policy, *lists)
     assert loss(h, h_pos, negatives=given).item() == pytest.approx(expected, rel=1e-10)
+
+
+def ordered_scores(loss, points):
+    """The scores (P, P) of all ordered pairs of points as lists, from the definition."""
+    similarity, points = loss.similarity, points.tolist()
+    n = len(points[0])
+    weights = similarity.coordinate_weights(n).tolist()
+    relative = [1.0] * n if loss.factor_scale is None else loss.factor_scale().tolist()
+
+    def number(module, u, without):
+        u = torch.tensor([u], dtype=torch.float64)
+        return without if module is None else module(u).item()
+
+    of_candidates = [number(loss.potential_pos, v, 0.0) for v in points]
+    table = []
+    for u in points:
+        centre = u
+        if loss.dynamics is not None:
+            centre = loss.dynamics(torch.tensor([u], dtype=torch.float64))[0].tolist()
+        scale, alpha = number(loss.anchor_scale, u, 1.0), number(loss.potential, u, 0.0)
+        row = []
+        for v, alpha_pos in zip(points, of_candidates, strict=True):
+            terms = list(zip(weights, relative, centre, v, strict=True))
+            if similarity.p is not None:
+                score = -scale * sum(a * w * abs(x - y) ** similarity.p for a, w, x, y in terms)
+            elif loss.factor_scale is not None:
+                kappa = weights[0]
+                score = kappa - scale * sum(kappa / 2 * w * (x - y) ** 2 for _, w, x, y in terms)
+            else:
+                kappa = weights[0]
+                score = kappa - scale * kappa * (1 - sum(x * y for _, _, x, y in terms))
+            row.append(score - alpha - alpha_pos)
+        table.append(row)
+    return table
+
+
+SIMILARITIES = {
+    "dot": lambda: Dot(1.5, learn_scale=True),
+    **{f"l{p}": lambda p=p: Lp(p, [0.5, 1.0, 2.0], learn_weights=True) for p in (1, 2, 3)},
+}
+
+
+def relaxed_loss(name, similarity, parts, generator, **options):
+    """A loss in float64 whose relaxations are not at their start, in evaluation mode."""
+    options |= relaxed(parts, 3, generator)
+    if similarity == "aninfonce":
+        included = name != "decoupled"
+        loss = AnInfoNCE(3, [1.0, 2.0, 4.0], positive_in_denominator=included, **options)
+    else:
+        loss = LOSSES[name](SIMILARITIES[similarity](), **options)
+    return loss.double().eval()
+
+
+RELAXED = [*product(LOSSES, SIMILARITIES), ("infonce", "aninfonce"), ("decoupled", "aninfonce")]
+# With a factor scale Dot becomes a distance.
+DIFFERENTIATED = [(*case, "all") for case in RELAXED] + [
+    (name, "dot", "anchor_scale") for name in LOSSES
+]
+
+
+@pytest.mark.parametrize("parts", FRESH)
+@pytest.mark.parametrize(("name", "similarity"), RELAXED)
+def test_the_relaxed_loss_by_loops_over_pairs(name, similarity, parts, generator):
+    """With the density ratio e^s + e^b; backward, the same scores of ordered pairs."""
+    points = 0.5 * torch.randn(24, 3, generator=generator, dtype=torch.float64)
+    h, h_pos = points[:5], points[5:10]
+    loss = relaxed_loss(name, similarity, parts, generator, engine="dense")
+    table = ordered_scores(loss, points)
+    expected = [table[i][5 + i] for i in range(5)]
+    assert loss.scores(h, h_pos).tolist() == pytest.approx(expected, rel=1e-10)
+    if loss.pairing is not None:
+        unrelated = math.exp(loss.pairing().item())
+        table = [[math.log(math.exp(s) + unrelated) for s in row] for row in table]
+    rows = list(range(5)), list(range(5, 10))
+    shared, own = list(range(10, 14)), [[14 + 2 * i, 15 + 2 * i] for i in range(5)]
+    each = {None: [[]] * 5, "shared": [shared] * 5, "own": own}
+    for _, policy, symmetric, extra in CASES[: len(CASES) // len(LOSSES)]:
+        given = {None: None, "shared": points[shared], "own": points[torch.tensor(own)]}[extra]
+        loss.symmetric, loss.negatives_from = symmetric, policy
+        expected = by_hand(name, lambda i, j: table[i][j], symmetric, policy, *rows, each[extra])
+        value = loss(h, h_pos, negatives=given).item()
+        assert value == pytest.approx(expected, rel=1e-10, abs=1e-10), (policy, symmetric, extra)
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize("name", ["nce", "nce counted", "spectral", "nwj"])
+def test_losses_that_sum_all_pairs_are_symmetric(name, similarity, generator):
+    """Value and gradients do not depend on the direction, though the score does."""
+    points = 0.5 * torch.randn(12, 3, generator=generator, dtype=torch.float64)
+    h, h_pos = points[:6], points[6:]
+    loss = relaxed_loss(name, similarity, "all", generator, engine="dense")
+    table = ordered_scores(loss, points)
+    assert abs(table[0][7] - table[7][0]) > 1e-2
+    results = []
+    for symmetric in (True, False):
+        loss.symmetric = symmetric
+        results.append(value_and_gradients(loss, h, h_pos, None))
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-10)
+    loss.symmetric = False
+    assert loss(h_pos, h).item() != pytest.approx(results[1][0].item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize(("name", "similarity", "parts"), DIFFERENTIATED)
+def test_every_engine_gives_the_same_relaxed_loss_and_gradients(
+    name, similarity, parts, symmetric, generator
+):
+    """Blockwise in float64; numba, which compiles every form anew, in float32."""
+    points = 0.5 * torch.randn(47, 3, generator=generator, dtype=torch.float64)
+    codes = points[:20], points[20:40], points[40:]
+    loss = relaxed_loss(name, similarity, parts, generator, symmetric=symmetric)
+    for policy, further in (("across", None), ("both", codes[2])):
+        loss.negatives_from, loss.engine = policy, "dense"
+        value, gradients = value_and_gradients(loss, *codes[:2], further)
+        for engine, dtype, tolerance in (
+            ("blockwise", torch.float64, 1e-10),
+            ("numba", torch.float32, 2e-5),
+        ):
+            loss.to(dtype).engine = engine
+            ours = value_and_gradients(
+                loss, *(None if x is None else x.to(dtype) for x in (*codes[:2], further))
+            )
+            loss.double()
+            # A parameter's gradient is a sum over all pairs that may cancel to nothing.
+            scale = 1 + value.detach().abs().item()
+            torch.testing.assert_close(
+                ours[0].double(), value, rtol=tolerance, atol=tolerance * scale
+            )
+            for found, expected in zip(ours[1], gradients, strict=True):
+                size = scale + expected.abs().max().item()
+                torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance * size)
+
+
+@pytest.mark.parametrize("policy", ["across", "both"])
+@pytest.mark.parametrize(("name", "similarity", "parts"), DIFFERENTIATED)
+def test_gradients_of_the_relaxed_loss_by_finite_differences(
+    name, similarity, parts, policy, generator
+):
+    """To codes, further negatives and the parameters of all modules."""
+    codes = 0.5 * torch.randn(3, 4, 3, generator=generator, dtype=torch.float64)
+    loss = relaxed_loss(name, similarity, parts, generator, negatives_from=policy, engine="dense")
+    inputs = [x.clone().requires_grad_() for x in codes]
+    # Differences are taken in place, so that those of the parameters reach the loss as well.
+    assert torch.autograd.gradcheck(
+        lambda h, h_pos, further, *_: loss(h, h_pos, further),
+        (*inputs, *loss.parameters()),
+        fast_mode=True,
+    )
+    value = loss(*inputs)
+    for gradient in torch.autograd.grad(value, [*inputs, *loss.parameters()]):
+        assert gradient.abs().max() > 0
 
 
 def test_align_uniform_by_loops(generator):
@@ -275,7 +433,11 @@ def test_extreme_codes_give_finite_losses(name, case, change, generator):
         (lambda: AlignUniform(alpha=1.0), ValueError, "alpha must be a finite number > 0 and < 1"),
         (lambda: AnInfoNCE(0), ValueError, "n must be an integer >= 1"),
         (lambda: AnInfoNCE(3, weights=[1.0, 2.0]), ValueError, "one number or n = 3 of them"),
-        (lambda: AlignUniform(potential=ConstantPotential()), ValueError, "AlignUniform has none"),
+        (
+            lambda: AlignUniform(potential=ConstantPotential()),
+            ValueError,
+            "AlignUniform does not define it",
+        ),
     ],
 )
 def test_wrong_arguments(make, error, message):

@@ -13,15 +13,23 @@ from isolatent.contrast import (
     NCE,
     NWJ,
     AlignUniform,
+    AnchorScale,
     AnInfoNCE,
     ConstantPotential,
     Dot,
     Ensemble,
+    FactorScale,
+    FullAnInfoNCE,
     InfoNCE,
+    LinearDynamics,
     Lp,
+    NetworkDynamics,
     NetworkPotential,
+    Pairing,
+    SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     SpectralContrastive,
+    SphereMoments,
 )
 from isolatent.encoders import (
     MLP,
@@ -49,17 +57,30 @@ LOSSES = [
     lambda: SaturatedInfoNCE(N),
     lambda: SaturatedInfoNCE(N, geometry="box"),
     lambda: SaturatedInfoNCE(N, geometry="free"),
+    lambda: SaturatedInfoNCE(N, geometry="box", unrelated=0.3),
+    lambda: SaturatedAnInfoNCE(N),
+    lambda: SphereMoments(),
+    lambda: FullAnInfoNCE(N),
+    lambda: InfoNCE(
+        Dot(0.1),
+        pairing=Pairing(),
+        anchor_scale=AnchorScale(N),
+        factor_scale=FactorScale(N),
+        dynamics=NetworkDynamics(N),
+    ),
 ]
 ON_CODES = [
     *[lambda: ConstantPotential(), lambda: NetworkPotential(N), lambda: MLP(N, N)],
     *[lambda: PaperMLP(N, N), lambda: BoxHead(), lambda: SphereHead(2.0), lambda: Whitening(N)],
-    *[lambda: PrincipalAxes(N), lambda: Straightening(N)],
+    *[lambda: PrincipalAxes(N), lambda: Straightening(N), lambda: AnchorScale(N)],
+    *[lambda: LinearDynamics(N), lambda: NetworkDynamics(N)],
 ]
+WITHOUT_ARGUMENTS = [lambda: Pairing(), lambda: FactorScale(N)]
 ON_IMAGES = [
     *[lambda: ConvEncoder(N), lambda: PooledEncoder(N), lambda: ResidualEncoder(N, channels=1)]
 ]
 ALL = [
-    *[*SIMILARITIES, *LOSSES, *ON_CODES, *ON_IMAGES],
+    *[*SIMILARITIES, *LOSSES, *ON_CODES, *ON_IMAGES, *WITHOUT_ARGUMENTS],
     lambda: Ensemble([AnInfoNCE(N), InfoNCE(Dot(0.1))]),
 ]
 
@@ -85,8 +106,8 @@ def tensors(module):
 
 @pytest.mark.parametrize("make", ALL)
 def test_tensors_have_the_dtype_and_the_device_that_are_asked_for(make):
-    assert {x.dtype for x in tensors(make())} <= {torch.float32}
-    assert {x.dtype for x in tensors(make().double())} <= {torch.float64}
+    assert {x.dtype for x in tensors(make())} - {torch.bool} <= {torch.float32}
+    assert {x.dtype for x in tensors(make().double())} - {torch.bool} <= {torch.float64}
     assert {x.device.type for x in tensors(make().to("meta"))} <= {"meta"}
 
 

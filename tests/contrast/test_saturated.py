@@ -9,7 +9,9 @@ import torch
 import isolatent as iso
 from isolatent.contrast.saturated import (
     RESOLUTIONS,
+    SaturatedAnInfoNCE,
     SaturatedInfoNCE,
+    SphereMoments,
     WallPotential,
     _interval_kernel,
     _sphere_kernel,
@@ -81,6 +83,86 @@ def test_every_engine_equals_the_formula(engine, geometry, p):
     # The code's table has 257 points, which is what the tolerance is for.
     expected = by_hand(loss, h, h_pos, potential).item()
     assert loss(h, h_pos).item() == pytest.approx(expected, abs=2e-3 if geometry == "box" else 1e-9)
+
+
+@pytest.mark.parametrize("engine", ["dense", "blockwise", "numba"])
+def test_with_a_weight_for_each_code_every_engine_equals_the_formula(engine):
+    loss = SaturatedAnInfoNCE(N, batch_size=B, engine=engine)
+    h, h_pos = codes("sphere")
+    aligned = 0.0
+    for k in range(N):
+        filled = N * torch.cat([h[:, k], h_pos[:, k]]).var(correction=0)
+        aligned += (h[:, k] - h_pos[:, k]).square().mean().log() + filled - filled.log()
+    scores = -loss.similarity.weights.item() * (h[:, None] - h_pos).square().sum(-1)
+    scores = scores.masked_fill(torch.eye(B, dtype=torch.bool), -torch.inf)
+    ways = [scores.logsumexp(way) - math.log(B - 1) for way in (0, 1)]
+    expected = loss.alignment / N * aligned + 0.5 * (ways[0] + ways[1]).mean()
+    assert loss(h, h_pos).item() == pytest.approx(expected.item(), abs=1e-9)
+
+
+def anisotropic_pairs(weights, count, seed=0):
+    conditional = iso.AnisotropicNormal(weights)
+    space = iso.Sphere(len(weights))
+    world = iso.World(space, iso.Uniform(), conditional, iso.Identity(), seed=seed)
+    return tuple(part.double() for part in world.sample_latents(count))
+
+
+def test_with_a_weight_for_each_code_the_true_axes_are_best(generator):
+    """Every other rotation correlates differences within pairs."""
+    h, h_pos = anisotropic_pairs((50.0, 100.0, 200.0, 400.0), 2048)
+    loss = SaturatedAnInfoNCE(4, 2048)
+    least = loss(h, h_pos).item()
+    for _ in range(20):
+        turn = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))[0]
+        assert loss(h @ turn, h_pos @ turn).item() > least + 0.01
+
+
+def test_a_lost_factor_is_worse_than_all_factors():
+    """A factor that varies widely is neither folded nor replaced by another one's double angle."""
+    h, h_pos = anisotropic_pairs(torch.linspace(5, 120, 10).tolist(), 2048)
+    folded, doubled = ([x.clone() for x in (h, h_pos)] for _ in range(2))
+    for part in folded:
+        part[:, 0] = part[:, 0].abs() * part[:, 9].sign()
+    for part in doubled:
+        part[:, 0] = 10**0.5 * part[:, 8] * part[:, 9]
+    loss = SaturatedAnInfoNCE(10, 2048)
+    least = loss(h, h_pos).item()
+    for part in (folded, doubled):
+        part = [torch.nn.functional.normalize(x) for x in part]
+        assert loss(*part).item() > least
+
+
+def test_moments_by_loops(generator):
+    h, h_pos = torch.randn(2, 20, N, generator=generator, dtype=torch.float64)
+    rows = [*h, *h_pos]
+    mean = [sum(row[k] for row in rows) / 40 for k in range(N)]
+    expected = N * sum(m**2 for m in mean)
+    for i in range(N):
+        for k in range(N):
+            shared = sum((row[i] - mean[i]) * (row[k] - mean[k]) for row in rows) / 40
+            expected += (N * shared - float(i == k)) ** 2
+    assert SphereMoments()(h, h_pos).item() == pytest.approx(expected.item(), abs=1e-10)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_moments_of_uniform_codes_are_zero_and_push_nowhere(n, generator):
+    """For codes at the ends of n orthogonal axes, whose moments are those of uniform codes."""
+    turn = torch.linalg.qr(torch.randn(n, n, generator=generator, dtype=torch.float64))[0]
+    h = torch.cat([turn, -turn]).requires_grad_()
+    penalty = SphereMoments()(h, h)
+    assert penalty.item() == pytest.approx(0, abs=1e-12)
+    (gradient,) = torch.autograd.grad(penalty, h)
+    assert gradient.abs().max() < 1e-12
+
+
+def test_moments_exclude_a_cap():
+    """Codes of all factors but the first, in a cap of the sphere around the first axis."""
+    h = anisotropic_pairs((2.0, 20.0, 20.0, 20.0), 4096)[0]
+    cap = torch.cat([torch.ones(len(h), 1), 0.3 * h[:, 1:]], 1)
+    cap = torch.nn.functional.normalize(cap)
+    moments = SphereMoments()
+    assert moments(h, h).item() < 0.05
+    assert moments(cap, cap).item() > 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -1,15 +1,20 @@
 """Calibration inverts the warp of each coordinate and the rotation of codes, nothing else."""
 
+import math
+
 import pytest
 import torch
 
 import isolatent as iso
 from isolatent.encoders import PrincipalAxes, Straightening
 from isolatent.encoders.calibration import (
+    _compare_densities,
     _fit_swaps,
+    _narrow_log_density,
     _neighbours,
     _swap_features,
     box_share,
+    fit_narrow_normal,
     implied_range,
 )
 from isolatent.worlds import Box, GeneralizedNormal, Identity, Laplace, Normal, Uniform, World
@@ -232,6 +237,66 @@ def test_swapped_positives_determine_the_weights_for_every_marginal(kappa):
     z, z_pos = (part.double() for part in world.sample_latents(100_000))
     features = _swap_features(z, z_pos, _neighbours(z, z_pos))
     torch.testing.assert_close(_fit_swaps(features)[0], weights, rtol=0.07, atol=0)
+
+
+NARROW = (200.0, 400.0, 800.0, 1600.0, 3200.0)
+
+
+def narrow_pairs(marginal=None, count=40_000):
+    conditional = iso.AnisotropicNormal(NARROW)
+    world = iso.World(iso.Sphere(5), marginal or Uniform(), conditional, Identity(), seed=0)
+    return tuple(part.double() for part in world.sample_latents(count))
+
+
+@pytest.mark.parametrize("marginal", [Uniform(), iso.VonMisesFisher(4.0)])
+@pytest.mark.parametrize("share", [0.0, 0.1])
+def test_a_narrow_normal_has_its_weights_for_every_marginal(marginal, share):
+    z, z_pos = unrelated(share)(*narrow_pairs(marginal))
+    weights, found = fit_narrow_normal(z, z_pos)
+    expected = torch.tensor(NARROW, dtype=torch.float64)
+    torch.testing.assert_close(weights, expected, rtol=0.06, atol=0)  # it is not that narrow
+    assert found == pytest.approx(share, abs=0.01)
+
+
+def test_the_log_density_of_a_narrow_normal_is_normalised():
+    """Its integral over the circle, for anchors all around it."""
+    angle = torch.linspace(0, 2 * math.pi, 20_001, dtype=torch.float64)[:-1]
+    circle = torch.stack([angle.cos(), angle.sin()], 1)
+    weights = torch.tensor([2000.0, 6000.0], dtype=torch.float64)
+    for anchor in circle[::2500]:
+        density = _narrow_log_density(anchor.expand(len(circle), 2), circle, weights, 0.1).exp()
+        assert density.mean().item() * 2 * math.pi == pytest.approx(1, abs=2e-3)
+
+
+@pytest.mark.parametrize("error", [0.0, 0.05])
+def test_a_rotation_is_undone_where_the_conditional_is_too_narrow_for_swaps(error, generator):
+    z, z_pos = narrow_pairs()
+    turn = torch.linalg.qr(torch.randn(5, 5, generator=generator, dtype=torch.float64))[0]
+    turn = turn + error * torch.randn(5, 5, generator=generator, dtype=torch.float64)
+    h, h_pos = (torch.nn.functional.normalize(part @ turn) for part in (z, z_pos))
+    axes = PrincipalAxes(5).double()
+    assert "codes rotated" in axes.fit_if_supported(h, h_pos, narrow=True)
+    assert iso.mcc(z, h) < 0.95
+    assert iso.mcc(z, axes(h)) > 0.998
+
+
+def test_codes_that_a_matrix_has_distorted_are_likelier_without_it():
+    """In the axes of the factors, differences are uncorrelated with and without the distortion."""
+    z, z_pos = narrow_pairs()
+    stretch = torch.tensor([1.2, 0.9, 1.0, 1.1, 0.8], dtype=torch.float64)
+    h, h_pos = (torch.nn.functional.normalize(part * stretch) for part in (z, z_pos))
+    undo = PrincipalAxes(5).double()
+    undo.matrix.copy_(torch.diag(1 / stretch))
+    gains = _compare_densities(undo, [[h[::2], h_pos[::2]], [h[1::2], h_pos[1::2]]])
+    assert gains.mean() > 3 * gains.std() / len(gains) ** 0.5
+
+
+@pytest.mark.parametrize("marginal", [Uniform(), iso.VonMisesFisher(4.0)])
+def test_perfect_codes_of_a_narrow_conditional_are_not_rotated(marginal):
+    z, z_pos = narrow_pairs(marginal)
+    axes = PrincipalAxes(5).double()
+    axes.fit_if_supported(z, z_pos, narrow=True)
+    assert iso.mcc(z, axes(z)) > 0.998
 
 
 @pytest.mark.parametrize("error", [0.0, 0.02])

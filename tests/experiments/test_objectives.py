@@ -90,6 +90,7 @@ def test_objectives_of_older_records_are_derived(record, cell, objective):
         ("SaturatedInfoNCE", False),
         ("InfoNCE, coordinates straightened", False),
         ("AnInfoNCE, axes turned", False),
+        ("AnInfoNCE, codes kept uniform at first", False),
         (NOT_RECORDED, False),
     ],
 )

@@ -82,3 +82,23 @@ def test_wrong_arguments(arguments, message):
 def test_transitions_that_need_more_factors_are_refused():
     with pytest.raises(ValueError, match="at least 4 factors"):
         FactorPairs(SMALL, iso.datasets.UniformFactorChange(4))
+
+
+def test_transitions_around_the_anchor_have_no_order():
+    symmetric = (iso.datasets.UniformFactorChange, iso.datasets.LaplaceTransitions)
+    for source in SOURCES:
+        assert source.ordered == (not isinstance(source.transitions, symmetric)), source
+
+
+def test_transitions_of_a_user_may_say_that_they_have_no_order():
+    class Mine(iso.datasets.LaplaceTransitions):
+        ordered = True
+
+    class Shuffled:
+        ordered = False
+        check, sample_factors = MOVES.check, MOVES.sample_factors
+
+    assert FactorPairs(SMALL, Mine()).ordered
+    assert not FactorPairs(Sprites(), Shuffled()).ordered
+    del Shuffled.ordered
+    assert FactorPairs(Sprites(), Shuffled()).ordered

@@ -188,3 +188,19 @@ def test_wrong_arguments(make, error, message):
 def test_other_things_than_pairs_are_refused(drawn, error, message):
     with pytest.raises(error, match=message):
         iso.Batch.of(drawn)
+
+
+def test_pairs_say_whether_positives_follow_their_anchors():
+    """A recording has an order at one lag; transitions in both directions alike have none."""
+    expected = {
+        **dict.fromkeys([*ENDLESS, *FINITE[:2], SeriesPairs(X), SeriesPairs(X, lag=(3, 3))], True),
+        **dict.fromkeys([SeriesPairs(X, lag=2), SeriesPairs(X, lag=(2, 3))], False),
+    }
+    assert {source: source.ordered for source in expected} == expected
+
+
+@pytest.mark.parametrize("lag", [(2, 2), (1, 2)])
+def test_both_parts_of_a_recording_have_its_order(lag, generator):
+    pairs = SeriesPairs(X, lag=lag)
+    parts = pairs.split(0.3, generator)
+    assert [part.ordered for part in parts] == [pairs.ordered] * 2

@@ -14,6 +14,7 @@ from isolatent.report.page import (
     Comparison,
     LatentTraversal,
     Page,
+    Relaxation,
     Score,
     Section,
     Verdict,
@@ -50,10 +51,12 @@ def page_with(text):
             "metric": text,
             "reference": text,
             "consequence": text,
+            "learned": [text],
         },
         {text: [text]},
         text,
         (text,),
+        relaxations=(Relaxation(text, used=True, learned=text, gain=text),),
     )
     rows = tuple(
         Comparison(

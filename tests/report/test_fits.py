@@ -1,11 +1,17 @@
 """The page of a fitted model, with and without true factors."""
 
+import dataclasses
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import isolatent as iso
 from isolatent.report import page_of_fit, render_page
+from isolatent.report.fits import RELAXATION_MEANINGS
+from isolatent.theory import RELAXATIONS
+
+NOISE = 0.1 * np.random.default_rng(0).normal(size=(5000, 3))
 
 
 @pytest.fixture(scope="module")
@@ -61,3 +67,62 @@ def test_factors_need_observations_of_the_same_length(fitted):
         page_of_fit(model, factors=z)
     with pytest.raises(ValueError, match=r"factors must have as many rows as X \(5000\), got 9"):
         page_of_fit(model, x, z[:9])
+
+
+@pytest.fixture(scope="module")
+def relaxed(fitted):
+    """A model with two relaxations in use and one that was compared."""
+    model = iso.ContrastiveICA(
+        3, recipe=iso.Recipe(max_steps=2, batch_size=16), relax=["pairing", "marginal"]
+    )
+    model.fit(fitted[1], fitted[1] + NOISE)
+    model.gains_ = {"dynamics": (-0.0012, 0.003), "pairing": (0.58, 0.02)}
+    return model
+
+
+def test_relaxations_in_use_come_first(relaxed):
+    (section,) = page_of_fit(relaxed).sections
+    pairing, marginal, dynamics = section.relaxations
+    assert pairing.name == "pairing: some pairs are unrelated"
+    assert pairing.learned == relaxed.guarantee_.learned[0]
+    assert pairing.gain == "0.580 ± 0.020"
+    assert (marginal.used, marginal.learned, marginal.gain) == (True, "", "")
+    assert (dynamics.used, dynamics.gain) == (False, "-0.001 ± 0.003")
+
+
+def test_every_relaxation_has_a_meaning():
+    assert set(RELAXATION_MEANINGS) == set(RELAXATIONS)
+
+
+def test_a_model_without_relaxations_has_no_table(fitted):
+    (section,) = page_of_fit(fitted[0]).sections
+    assert section.relaxations == ()
+    assert "Learned instead of assumed" not in render_page(page_of_fit(fitted[0]))
+
+
+def test_the_card_and_a_table_show_what_was_learned(relaxed):
+    html = render_page(page_of_fit(relaxed))
+    (sentence,) = relaxed.guarantee_.learned
+    assert html.count(sentence) >= 2
+    assert f"<dt>Learned</dt><dd>{sentence}</dd>" in html
+    assert "Learned instead of assumed" in html
+    assert "as declared" in html  # dynamics
+
+
+def test_gains_are_shown_where_relaxations_were_compared(relaxed):
+    page = page_of_fit(relaxed)
+    assert "Gain (nats)" in render_page(page)
+    named = tuple(dataclasses.replace(r, gain="") for r in page.sections[0].relaxations)
+    section = dataclasses.replace(page.sections[0], relaxations=named)
+    assert "Gain (nats)" not in render_page(dataclasses.replace(page, sections=(section,)))
+
+
+def test_weights_of_the_codes_are_those_of_the_loss(fitted):
+    """Those of the similarity times the learned ratios."""
+    recipe = iso.Recipe(max_steps=3, batch_size=64)
+    model = iso.ContrastiveICA(3, recipe=recipe, relax=["factor_scale"], random_state=0)
+    model.fit(fitted[1], fitted[1] + NOISE)
+    (section,) = page_of_fit(model).sections
+    expected = model.loss_.coordinate_weights(3).detach().tolist()
+    assert section.learned == pytest.approx(expected)
+    assert len(set(section.learned)) == 3

@@ -211,7 +211,9 @@ def test_results_of_real_runs_are_shown(reproduced):
     vmf, two, unfit = page.sections
     assert [row.verdict.text for row in page.table] == ["2 seeds", "2 seeds", "failed"]
     assert [row.row.stale for row in page.table] == [0, 0, 0]
-    assert [row.row.objective for row in page.table] == ["InfoNCE", "AnInfoNCE", ""]
+    assert [row.row.objective for row in page.table] == [
+        *("InfoNCE", "AnInfoNCE, codes kept uniform at first", ""),
+    ]
     assert page.summary[0] == "Three worlds, hardly trained. Twenty steps teach nothing."
     assert {score.label for score in vmf.scores} == {
         "raw observations",

@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 import isolatent as iso
-from isolatent.contrast import NCE, ConstantPotential, Dot, InfoNCE, Lp, NetworkPotential
+from isolatent.contrast import (
+    NCE,
+    ConstantPotential,
+    Dot,
+    InfoNCE,
+    Lp,
+    NetworkPotential,
+    SaturatedAnInfoNCE,
+)
 from isolatent.encoders import BoxHead, SphereHead, Straightening
 from isolatent.theory import (
     CONDITIONALS,
@@ -26,6 +34,7 @@ from isolatent.training.assembly import (
     guarantee_of,
     head_of,
     learned_weights,
+    may_lose_factors,
     weight_errors_of,
 )
 from isolatent.training.calibration import fit_loss
@@ -131,6 +140,13 @@ def test_the_head_of_an_encoder_of_a_user(layer, head, generator):
     assert head_of(encoder, encoder(torch.randn(50, 4, generator=generator))) == head
 
 
+@pytest.mark.parametrize(("layer", "head"), [(nn.Identity(), "free"), (nn.Sigmoid(), "box")])
+def test_nearly_constant_codes_are_not_on_a_sphere(layer, head, generator):
+    encoder = nn.Sequential(nn.Linear(4, 3), layer)
+    nn.init.normal_(encoder[0].weight, std=1e-5)
+    assert head_of(encoder, encoder(torch.randn(50, 4, generator=generator))) == head
+
+
 @pytest.mark.parametrize(
     ("loss", "beliefs", "batch_size", "exists"),
     [
@@ -138,7 +154,9 @@ def test_the_head_of_an_encoder_of_a_user(layer, head, generator):
         ("infonce", Beliefs("box", conditional="laplace"), 64, True),
         ("infonce", Beliefs("euclidean", "uniform"), 64, True),
         ("infonce", Beliefs("euclidean"), 64, False),  # learned potentials
-        ("infonce", Beliefs(conditional="anisotropic"), 64, False),
+        ("infonce", Beliefs(conditional="anisotropic"), 64, True),
+        ("aninfonce", Beliefs(conditional="anisotropic"), 64, True),
+        ("aninfonce", Beliefs("euclidean", "uniform", "anisotropic"), 64, False),
         ("infonce", Beliefs(), 2, False),
         ("nce", Beliefs(), 64, False),
     ],
@@ -146,6 +164,30 @@ def test_the_head_of_an_encoder_of_a_user(layer, head, generator):
 def test_where_a_saturated_loss_exists(loss, beliefs, batch_size, exists):
     found = build_saturated_loss(loss, beliefs, 3, None, batch_size)
     assert (found is not None) == exists
+
+
+def test_a_saturated_loss_has_weights_where_the_loss_has_them():
+    beliefs = Beliefs(conditional="anisotropic")
+    for loss in ("infonce", "aninfonce"):
+        assert isinstance(build_saturated_loss(loss, beliefs, 3, None, 64), SaturatedAnInfoNCE)
+    isotropic = build_saturated_loss("infonce", Beliefs(), 3, None, 64)
+    assert not isinstance(isotropic, SaturatedAnInfoNCE)
+
+
+@pytest.mark.parametrize(
+    ("loss", "beliefs", "expected"),
+    [
+        ("aninfonce", Beliefs(conditional="anisotropic"), True),
+        ("nce", Beliefs(conditional="anisotropic"), True),
+        ("aninfonce", Beliefs(), True),
+        ("infonce", Beliefs(), False),
+        ("aninfonce", Beliefs(marginal="unknown", conditional="anisotropic"), False),
+        ("aninfonce", Beliefs("euclidean", "uniform", "anisotropic"), False),
+    ],
+)
+def test_where_factors_may_be_lost(loss, beliefs, expected):
+    """Only weights on a sphere with a uniform marginal have the second optimum, and its cure."""
+    assert may_lose_factors(loss, beliefs) == expected
 
 
 @pytest.mark.parametrize(

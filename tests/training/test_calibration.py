@@ -37,6 +37,15 @@ def test_the_concentration_of_a_narrow_vmf_is_estimated():
     assert loss.similarity.scale.item() == pytest.approx(500.0, rel=0.03)
 
 
+def test_the_weights_of_a_narrow_anisotropic_normal_are_estimated():
+    weights = torch.tensor([100.0, 200.0, 400.0, 800.0])
+    conditional = iso.AnisotropicNormal(tuple(weights.tolist()))
+    world = iso.World(iso.Sphere(4), iso.Uniform(), conditional, iso.Identity(), seed=0)
+    loss = iso.AnInfoNCE(4)
+    set_scale(loss, *world.sample_latents(20_000), "sphere")
+    torch.testing.assert_close(loss.weights.detach(), weights, rtol=0.04, atol=0)
+
+
 def with_unrelated(z, z_pos, share):
     """Give a share of the anchors the positives of others."""
     count = int(share * len(z))
@@ -109,6 +118,7 @@ LP = {"p": 2, "learn_weights": True}
         (BOX, [BoxHead(learn_bound=False), Straightening(2)], True, True),
         (SPHERE, [SphereHead()], False, False),
         (SPHERE, [SphereHead(), PrincipalAxes(2)], False, True),
+        (SPHERE, [SphereHead(), PrincipalAxes(2)], True, True),
     ],
 )
 def test_calibration_changes_the_last_layer_and_the_loss_alone(world, layers, saturated, changes):

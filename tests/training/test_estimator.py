@@ -10,7 +10,8 @@ from torch import nn
 import isolatent as iso
 from isolatent.checks import IsolatentWarning
 from isolatent.contrast import ConstantPotential
-from isolatent.theory import SPACES, Beliefs
+from isolatent.theory import RELAXATIONS, SPACES, Beliefs
+from isolatent.training import Checkpoints
 from isolatent.training.contrastive import describe_loss
 
 WORLD = iso.World(
@@ -291,3 +292,222 @@ def test_what_was_decided_about_the_axes_is_on_the_card():
 )
 def test_losses_have_names(loss, name):
     assert describe_loss(loss) == name
+
+
+# --- Relaxed assumptions: what is refused, what is learned, and that runs are reproduced.
+
+RELAXABLE = {"space": "box", "conditional": "laplace", "random_state": 0}
+RELAXING = iso.Recipe(max_steps=200, batch_size=128, warmup=10)
+
+
+def box_pairs(share=0.0, rows=3000, width=0.03):
+    """Return pairs of a small world, the last of them unrelated, and which are related."""
+    world = iso.World(iso.Box(2), iso.Uniform(), iso.Laplace(width), iso.Linear(), seed=0)
+    x, x_pos = world.sample_pairs(rows)
+    related = rows - round(share * rows)
+    x_pos[related:] = x_pos[related:].roll(1, 0)
+    return x.numpy(), x_pos.numpy(), np.arange(rows) < related
+
+
+def relaxing_model(relax, recipe=RELAXING, **changes):
+    return iso.ContrastiveICA(2, recipe=recipe, relax=relax, **RELAXABLE | changes)
+
+
+@pytest.fixture
+def quick_comparison(monkeypatch):
+    monkeypatch.setattr("isolatent.training.relaxing.PROBE_STEPS", 60)
+    monkeypatch.setattr("isolatent.training.relaxing.PROBE_BATCH_SIZE", 128)
+
+
+def stop_at(number):
+    def on_step(step):
+        if step.number == number:
+            raise KeyboardInterrupt
+
+    return on_step
+
+
+class Unordered(iso.ArrayPairs):
+    ordered = False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fit", "message"),
+    [
+        ({"relax": "pairing"}, (X, X), "relax must be 'auto' or a tuple of names"),
+        ({"relax": None}, (X, X), "relax must be 'auto' or a tuple of names"),
+        ({"relax": ("pairs",)}, (X, X), "relax must be 'auto' or names from .*, got 'pairs'"),
+        ({"relax": ["pairing"] * 2}, (X, X), "relax must not name a relaxation twice"),
+        (
+            {"relax": ["pairing"], "loss": iso.AlignUniform()},
+            (X, X),
+            "relax must not contain 'pairing': AlignUniform cannot take it",
+        ),
+        (
+            {"relax": ["marginal"], "loss": iso.AlignUniform()},
+            (X, X),
+            "relax must not contain 'marginal': AlignUniform cannot take it",
+        ),
+        (
+            {"relax": ["dynamics"], "loss": iso.Ensemble([iso.InfoNCE(iso.Dot())])},
+            (X, X),
+            "relax must not contain 'dynamics': Ensemble cannot take it",
+        ),
+        ({"relax": ["pairing"], "loss": nn.MSELoss()}, (X, X), "MSELoss cannot take it"),
+        ({"relax": "auto", "loss": nn.MSELoss()}, (X, -X), r"relax must be \(\) for the loss MSE"),
+        (
+            {"relax": ["anchor_scale"], "potentials": "none"},
+            (X, X),
+            r"potentials must be None or 'learned' with relax=\('anchor_scale',\), got 'none'",
+        ),
+        ({"relax": ["dynamics"], "lag": 3}, (X,), "relax must not contain 'dynamics': .*one lag"),
+        ({"relax": ["dynamics"], "lag": (2, 3)}, (X,), "relax must not contain 'dynamics'"),
+        ({"relax": ["dynamics"]}, (Unordered(X, -X),), "relax must not contain 'dynamics'"),
+    ],
+)
+def test_relaxations_that_cannot_be_learned_are_refused_before_training(arguments, fit, message):
+    steps = []
+    model = iso.ContrastiveICA(3, recipe=SHORT, **arguments)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*fit, on_step=steps.append)
+    assert steps == []
+
+
+@pytest.mark.parametrize("lag", [1, (2, 2)])
+def test_dynamics_are_learned_at_one_lag(lag):
+    recipe = iso.Recipe(max_steps=2, batch_size=8)
+    model = iso.ContrastiveICA(3, recipe=recipe, relax=["dynamics"], lag=lag).fit(X)
+    assert model.relaxed_ == ("dynamics",)
+
+
+def test_partial_fit_takes_named_relaxations():
+    x, x_pos, _ = box_pairs(0.4, rows=500)
+    model = relaxing_model(["pairing"])
+    for _ in range(2):
+        model.partial_fit(x, x_pos)
+    assert 0 < model.related_share_ < 1
+    assert model.guarantee_.learned[0].endswith("%)")
+    with pytest.raises(ValueError, match="relax must name relaxations for partial_fit, got 'auto'"):
+        relaxing_model("auto").partial_fit(x, x_pos)
+    with pytest.raises(ValueError, match="relax must not contain 'dynamics'"):
+        relaxing_model(["dynamics"], lag=4).partial_fit(x)
+
+
+def test_a_model_without_relaxations_is_the_declared_one():
+    x, x_pos, _ = box_pairs()
+    recipe = iso.Recipe(max_steps=20, batch_size=64)
+    models = [
+        iso.ContrastiveICA(2, recipe=recipe, **RELAXABLE).fit(x, x_pos),
+        *(relaxing_model(relax, recipe).fit(x, x_pos) for relax in ((), [])),
+    ]
+    for model in models:
+        assert np.array_equal(model.transform(x), models[0].transform(x))
+        assert (model.relaxed_, model.gains_, model.learned_) == ((), {}, {})
+        assert not hasattr(model, "related_share_")
+        with pytest.raises(AttributeError, match="relatedness needs a model with pairing relaxed"):
+            model.relatedness(x, x_pos)
+
+
+@pytest.mark.usefixtures("quick_comparison")
+def test_where_nothing_is_broken_the_choice_changes_nothing():
+    x, x_pos, _ = box_pairs(rows=6000, width=0.1)
+    recipe = iso.Recipe(max_steps=400, batch_size=128, warmup=50)
+    plain, chosen = (relaxing_model(relax, recipe).fit(x, x_pos) for relax in ((), "auto"))
+    assert chosen.relaxed_ == ()
+    assert set(chosen.gains_) == set(RELAXATIONS)
+    assert chosen.history_ == plain.history_
+    assert np.array_equal(chosen.transform(x), plain.transform(x))
+    assert chosen.guarantee_ == plain.guarantee_
+
+
+@pytest.mark.parametrize("relax", [("pairing",), "auto"])
+@pytest.mark.usefixtures("quick_comparison")
+def test_unrelated_pairs_are_found_and_survive_saving(relax, tmp_path):
+    """A share of 0.6 is related; the tolerance is 0.03."""
+    x, x_pos, related = box_pairs(0.4)
+    model = relaxing_model(relax).fit(x, x_pos)
+    assert model.relaxed_ == ("pairing",)
+    assert model.related_share_ == pytest.approx(0.6, abs=0.03)
+    low, high = model.related_share_interval_
+    assert 0 < low < model.related_share_ < high < 1
+    probability = model.relatedness(x, x_pos)
+    assert probability.shape == (len(x),)
+    assert 0 <= probability.min() <= probability.max() <= 1
+    assert probability[related].mean() > 0.9
+    assert probability[~related].mean() < 0.15
+    shuffled = model.relatedness(x[related], np.roll(x_pos[related], 1, axis=0))
+    assert shuffled.mean() < 0.15
+    with pytest.raises(ValueError, match="X and X_pos must have equally many rows, got 3 and 2"):
+        model.relatedness(x[:3], x_pos[:2])
+    assert (set(model.gains_) == set(RELAXATIONS)) == (relax == "auto")
+    share = f"{100 * model.related_share_:.1f} % of the pairs are related"
+    assert f"learned     {share}" in str(model.guarantee_)
+
+    model.save(tmp_path)
+    loaded = iso.ContrastiveICA.load(tmp_path)
+    assert np.array_equal(loaded.transform(x), model.transform(x))
+    assert np.array_equal(loaded.relatedness(x, x_pos), probability)
+    for name in ("relaxed_", "gains_", "learned_", "related_share_", "related_share_interval_"):
+        assert getattr(loaded, name) == getattr(model, name), name
+    assert loaded.get_params() == model.get_params()
+    assert loaded.guarantee_ == model.guarantee_
+
+
+@pytest.mark.parametrize(
+    ("relax", "number"),
+    [(RELAXATIONS, 50), ("auto", 10), ("auto", 110)],
+    ids=["named", "before the choice", "after the choice"],
+)
+@pytest.mark.usefixtures("quick_comparison")
+def test_a_resumed_run_has_the_relaxations_of_the_uninterrupted_one(tmp_path, relax, number):
+    x, x_pos, _ = box_pairs(0.4)
+    model = relaxing_model(relax).fit(x, x_pos)
+    if relax == "auto":
+        assert model.relaxed_ == ("pairing",)
+    with pytest.raises(KeyboardInterrupt):
+        relaxing_model(relax).fit(x, x_pos, checkpoint=tmp_path, on_step=stop_at(number))
+    saved = Checkpoints(tmp_path).latest().record["state"]["choice"]
+    if relax == "auto":
+        assert saved["relaxed"] == (["pairing"] if number > 80 else [])
+    resumed = relaxing_model(relax).fit(x, x_pos, resume=tmp_path)
+    assert resumed.history_ == model.history_
+    assert np.array_equal(resumed.transform(x), model.transform(x))
+    assert np.array_equal(resumed.relatedness(x, x_pos), model.relatedness(x, x_pos))
+    for name in ("relaxed_", "gains_", "learned_"):
+        assert getattr(resumed, name) == getattr(model, name), name
+
+
+def test_a_run_with_other_relaxations_is_not_resumed(tmp_path):
+    x, x_pos, _ = box_pairs(rows=300)
+    with pytest.raises(KeyboardInterrupt):
+        relaxing_model(["pairing"]).fit(x, x_pos, checkpoint=tmp_path, on_step=stop_at(3))
+    with pytest.raises(ValueError, match="resume must hold a run with the same relax"):
+        relaxing_model(["marginal"]).fit(x, x_pos, resume=tmp_path)
+
+
+@pytest.mark.parametrize("relax", [(), ("marginal", "pairing"), ["pairing"], "auto"])
+def test_relaxations_are_a_parameter_like_others(relax):
+    """It is stored as given, and a copy has the same one."""
+    model = iso.ContrastiveICA(3, relax=relax)
+    assert model.get_params()["relax"] is relax
+    assert clone(model).get_params() == model.get_params()
+    assert model.set_params(relax=["dynamics"]).relax == ["dynamics"]
+
+
+def test_what_turns_is_recovered_with_its_angle():
+    """A damped oscillator that turns by 1.2 rad from row to row; the tolerance is 0.05 rad."""
+    rng = np.random.default_rng(0)
+    angle, z = 1.2, np.zeros((3000, 2))
+    turn = np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
+    for t in range(1, len(z)):
+        z[t] = 0.95 * z[t - 1] @ turn + 0.3 * rng.normal(size=2)
+    x = np.tanh(0.8 * z @ rng.normal(size=(2, 4)))
+    recipe = iso.Recipe(max_steps=300, batch_size=256, warmup=30)
+    options = {"space": "euclidean", "recipe": recipe, "random_state": 0}
+    plain = iso.ContrastiveICA(2, **options).fit(x)
+    model = iso.ContrastiveICA(2, relax=["dynamics"], **options).fit(x)
+    assert max(model.learned_["dynamics"]["angles"]) == pytest.approx(angle, abs=0.05)
+    assert model.learned_["dynamics"]["moduli"] == pytest.approx([0.95, 0.95], abs=0.05)
+    assert iso.linear_r2(z, model.transform(x)) > 0.98
+    assert iso.linear_r2(z, plain.transform(x)) < 0.8
+    assert model.guarantee_.equivalence == "affine map"

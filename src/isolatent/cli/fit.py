@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from isolatent.theory import Beliefs
     from isolatent.training import ContrastiveICA, Step
 
-__all__ = ["check_out", "fit", "is_first_process"]
+__all__ = ["check_out", "describe_gains", "fit", "is_first_process"]
 
 MAX_DEFAULT_COMPONENTS = 10
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
@@ -84,6 +84,14 @@ def fit(
     loss: Annotated[
         str, typer.Option(help="Contrastive loss: infonce, aninfonce, nce, scl or nwj.")
     ] = "infonce",
+    relax: Annotated[
+        str | None,
+        typer.Option(
+            help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal or "
+            "dynamics, separated by commas, or auto for those that held-out pairs support.  "
+            "[default: none]"
+        ),
+    ] = None,
     random_state: RandomState = 0,
     out: Annotated[
         Path, typer.Option(help="Directory for the model, its checkpoints and its report.")
@@ -142,8 +150,25 @@ def fit(
                 (out / "log.csv").unlink(missing_ok=True)
             last = model.history_[-1]
             typer.echo(f"guarantee: {model.guarantee_}")
+            for line in describe_gains(model):
+                typer.echo(line)
             typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
             _write_report(model, observed, data, out)
+
+
+def describe_gains(model: ContrastiveICA) -> list[str]:
+    """Return lines about the relaxations that ``relax="auto"`` compared, none for other models."""
+    if model.relax != "auto":
+        return []
+    if not model.gains_:
+        return ["relaxations: none was compared"]
+    return [
+        "relaxations compared by their gain on held-out pairs, in nats:",
+        *(
+            f"  {name:<12}  {mean:.3f} ± {error:.3f}{'  in use' * (name in model.relaxed_)}"
+            for name, (mean, error) in model.gains_.items()
+        ),
+    ]
 
 
 def is_first_process(devices: int, num_nodes: int) -> bool:
@@ -172,6 +197,25 @@ def _check_options(options: dict[str, Any]) -> None:
         check_one_of("--log", options["log"], ["csv"])
     if options["data_pos"] is not None and options["lag"] is not None:
         raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
+    if "dynamics" in _parse_relax(options["relax"]) and (options["lag"] or 1) > 1:
+        raise ValueError(
+            "--relax must not contain dynamics with --lag above 1: it needs positives that follow "
+            f"their anchors by one lag, and --lag {options['lag']} takes all lags up to it"
+        )
+
+
+def _parse_relax(text: str | None) -> str | tuple[str, ...]:
+    """Return the relaxations of --relax as ``ContrastiveICA`` takes them."""
+    from isolatent.theory import RELAXATIONS
+
+    if text is None or text == "auto":
+        return text or ()
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        check_one_of("--relax", name, ("auto", *RELAXATIONS) if len(names) == 1 else RELAXATIONS)
+    if len(set(names)) < len(names):
+        raise ValueError(f"--relax must not name a relaxation twice, got {text!r}")
+    return names
 
 
 def _check_beliefs(options: dict[str, Any]) -> Beliefs:
@@ -204,6 +248,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
         lag=options["lag"] or 1,
+        relax=_parse_relax(options["relax"]),
         recipe=recipe if given else None,  # without one, few pairs get small batches
         precision=PRECISION_NAMES[options["precision"]],
         **{name: options[name] for name in PARAMETERS},
@@ -282,9 +327,11 @@ def _summary(observed: Observations, beliefs: Beliefs, model: ContrastiveICA) ->
         what += f", lag up to {model.lag}"
     if observed.groups is not None:
         what += f", {len(_session_lengths(observed))} sessions"
+    relax = model.relax if isinstance(model.relax, str) else ", ".join(model.relax)
     return (
         f"{what}, {columns} columns\n"
-        f"{model.n_components} components; {beliefs}; loss {model.loss}, seed {model.random_state}"
+        f"{model.n_components} components; {beliefs}; loss {model.loss}, "
+        f"{f'relax {relax}, ' if relax else ''}seed {model.random_state}"
     )
 
 

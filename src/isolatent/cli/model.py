@@ -24,6 +24,7 @@ from isolatent.cli.app import (
     check_writable,
     interruptible,
 )
+from isolatent.cli.fit import describe_gains
 from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def info(model: Model) -> None:
     size = sum((model / name).stat().st_size for name in ("model.json", "model.safetensors"))
     typer.echo(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
     typer.echo(f"guarantee: {fitted.guarantee_}")
+    for line in describe_gains(fitted):
+        typer.echo(line)
 
 
 @app.command()
@@ -257,6 +260,9 @@ def _facts(model: ContrastiveICA) -> dict[str, str]:
     if names is not None:
         facts["columns"] = ", ".join(map(str, names))
     facts["loss"] = str(model.loss)
+    if model.relax:
+        used = ", ".join(model.relaxed_) or "none"
+        facts["relaxed"] = f"{used} (auto)" if model.relax == "auto" else used
     count = sum(parameter.numel() for parameter in model.encoder_.parameters())
     facts["encoder"] = f"{model.encoder}, {count} parameters"
     if model.recipe is not None:

@@ -2,6 +2,7 @@
 
 from isolatent.contrast.contrastive_loss import ContrastiveLoss
 from isolatent.contrast.ensemble import Ensemble
+from isolatent.contrast.full_matrix import FullAnInfoNCE
 from isolatent.contrast.losses import (
     NCE,
     NWJ,
@@ -10,7 +11,14 @@ from isolatent.contrast.losses import (
     InfoNCE,
     SpectralContrastive,
 )
-from isolatent.contrast.saturated import SaturatedInfoNCE
+from isolatent.contrast.relaxations import (
+    AnchorScale,
+    FactorScale,
+    LinearDynamics,
+    NetworkDynamics,
+    Pairing,
+)
+from isolatent.contrast.saturated import SaturatedAnInfoNCE, SaturatedInfoNCE, SphereMoments
 from isolatent.contrast.similarities import (
     ConstantPotential,
     Dot,
@@ -24,14 +32,22 @@ __all__ = [
     "NWJ",
     "AlignUniform",
     "AnInfoNCE",
+    "AnchorScale",
     "ConstantPotential",
     "ContrastiveLoss",
     "Dot",
     "Ensemble",
+    "FactorScale",
+    "FullAnInfoNCE",
     "InfoNCE",
+    "LinearDynamics",
     "Lp",
+    "NetworkDynamics",
     "NetworkPotential",
+    "Pairing",
+    "SaturatedAnInfoNCE",
     "SaturatedInfoNCE",
     "Similarity",
     "SpectralContrastive",
+    "SphereMoments",
 ]

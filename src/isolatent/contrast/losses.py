@@ -57,7 +57,9 @@ class InfoNCE(ContrastiveLoss):
             return super()._value(h, h_pos, negatives, counts)
         directions = self._directions(h, h_pos, None)
         rows, columns = self._both_logsumexp(directions, skip=not self.positive_in_denominator)
-        return 0.5 * (rows + columns).mean() - directions[0].positive.mean()
+        positive, count = directions[0].positive, len(h) - (not self.positive_in_denominator)
+        rows, columns = (self._add_unrelated(part, count) for part in (rows, columns))
+        return 0.5 * (rows + columns).mean() - self._add_unrelated(positive).mean()
 
     def _one_way(self, direction: Direction) -> Tensor:
         if not self.positive_in_denominator:
@@ -70,7 +72,9 @@ class InfoNCE(ContrastiveLoss):
             if not any(candidates.positive for candidates in sets):
                 parts.append(direction.positive)
         denominator = parts[0] if len(parts) == 1 else torch.stack(parts).logsumexp(0)
-        return (denominator - direction.positive).mean()
+        count = sum(candidates.per_row for candidates in direction.negatives)
+        denominator = self._add_unrelated(denominator, count + self.positive_in_denominator)
+        return (denominator - self._add_unrelated(direction.positive)).mean()
 
 
 class AnInfoNCE(InfoNCE):
@@ -146,6 +150,8 @@ class NCE(ContrastiveLoss):
         1.0064
     """
 
+    sums_all_pairs = True
+
     def __init__(self, similarity: Similarity, *, ratio: float | str = 1.0, **options: Any) -> None:
         super().__init__(similarity, **options)
         self.ratio = ratio if ratio == "count" else check_real("ratio", ratio, above=0)
@@ -154,16 +160,23 @@ class NCE(ContrastiveLoss):
         count = count_negatives(direction)
         ratio = float(count) if self.ratio == "count" else float(self.ratio)
         offset = direction.positive.new_full((len(direction.rows),), math.log(ratio))
+        attraction = softplus(offset - self._add_unrelated(direction.positive))
+        constant = torch.zeros_like(offset)
+        if self.pairing is not None:
+            # log(1 + e^s + e^b) = softplus(b) + softplus(s - softplus(b))
+            constant = softplus(self._log_unrelated(offset) - offset)
+            offset = offset + constant
         potential = direction.row_potential
         shifted = direction._replace(
             row_potential=offset if potential is None else potential + offset
         )
         total = sum(
-            self._reduce(row_softplus, lambda s: softplus(s).sum(1), shifted, candidates)
+            self._reduce(row_softplus, lambda s: softplus(s).sum(1), shifted, candidates).sum()
             for candidates in direction.negatives
             if candidates.per_row
         )
-        return (softplus(offset - direction.positive) + ratio / count * total).mean()
+        repulsion = constant.mean() + total / (count * len(direction.rows))
+        return attraction.mean() + ratio * repulsion
 
 
 class AlignUniform(ContrastiveLoss):
@@ -188,7 +201,8 @@ class AlignUniform(ContrastiveLoss):
         alpha: The weight a of uniformity, between 0 and 1.
         p: The power of the norm.
         include_self: Whether each anchor is also its own negative.
-        **options: Those of :class:`ContrastiveLoss`, except potentials, which the loss has none of.
+        **options: Those of :class:`ContrastiveLoss`, except potentials and relaxations: the loss
+            is not that of a model of the pairs.
 
     Example:
         >>> h = torch.tensor([[0.0], [2.0]])
@@ -196,11 +210,14 @@ class AlignUniform(ContrastiveLoss):
         tensor(-2.)
     """
 
+    undefined = (
+        *("potential", "potential_pos", "pairing"),
+        *("anchor_scale", "factor_scale", "dynamics"),
+    )
+
     def __init__(
         self, alpha: float = 0.5, p: float = 2.0, *, include_self: bool = False, **options: Any
     ) -> None:
-        if options.get("potential") is not None or options.get("potential_pos") is not None:
-            raise ValueError("potential and potential_pos must be None: AlignUniform has none")
         super().__init__(Lp(p=p), **options)
         self.alpha = check_real("alpha", alpha, above=0, below=1)
         self.include_self = bool(include_self)
@@ -220,6 +237,7 @@ class _ExponentialLoss(ContrastiveLoss):
     Means are computed in the log domain.
     """
 
+    sums_all_pairs = True
     warned = False
 
     def _log_mean_exp(self, direction: Direction, times: float) -> Tensor:
@@ -276,9 +294,14 @@ class SpectralContrastive(_ExponentialLoss):
     """
 
     def _one_way(self, direction: Direction) -> Tensor:
-        positive = direction.positive.logsumexp(0) - math.log(len(direction.rows))
-        repulsion = self._exp(self._log_mean_exp(direction, 2.0))
-        return repulsion - 2 * self._exp(positive, attracts=True)
+        scores = self._add_unrelated(direction.positive)
+        positive = scores.logsumexp(0) - math.log(len(direction.rows))
+        log_square = self._log_mean_exp(direction, 2.0)
+        if self.pairing is not None:  # (e^s + e^b)² = e^2s + 2 e^(s + b) + e^2b
+            b = self._log_unrelated(log_square)
+            mixed = math.log(2) + b + self._log_mean_exp(direction, 1.0)
+            log_square = torch.stack([log_square, mixed, 2 * b]).logsumexp(0)
+        return self._exp(log_square) - 2 * self._exp(positive, attracts=True)
 
 
 class NWJ(_ExponentialLoss):
@@ -302,4 +325,5 @@ class NWJ(_ExponentialLoss):
     """
 
     def _one_way(self, direction: Direction) -> Tensor:
-        return self._exp(self._log_mean_exp(direction, 1.0)) - direction.positive.mean() - 1
+        log_mean = self._add_unrelated(self._log_mean_exp(direction, 1.0))
+        return self._exp(log_mean) - self._add_unrelated(direction.positive).mean() - 1

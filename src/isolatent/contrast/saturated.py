@@ -5,20 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
-from isolatent.contrast.distributed import Counts, gather_rows
+from isolatent.contrast.distributed import Counts, average_value, count_rows, gather_rows
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 
-__all__ = ["RESOLUTIONS", "SaturatedInfoNCE", "WallPotential"]
+__all__ = [
+    "RESOLUTIONS",
+    "PairMixture",
+    "SaturatedAnInfoNCE",
+    "SaturatedInfoNCE",
+    "SphereMoments",
+    "WallPotential",
+    "fit_mixture",
+    "log_sphere_density",
+]
 
 RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}  # of each geometry
 ALIGNMENT = 4.0  # A p; that of InfoNCE is n, but would outweigh an entropy of few nats
+ALIGNMENT_PER_CODE = 1.0  # A where each code has a weight; more folds factors that vary widely
 GRID = 257  # points of the unit interval on which a kernel is balanced
 MOST_NATS = 4.0  # largest information of a kernel on that grid, well below log(GRID)
 FLOAT64: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # other devices may lack it
@@ -72,6 +82,9 @@ class SaturatedInfoNCE(ContrastiveLoss):
         alignment: A, in nats; by default 4 / p, which has the same drift for all p.
         resolution: Share of log B; by default 0.6, and 0.9 for free codes, which need no balancing
             and gain from a narrower kernel.
+        unrelated: Share of the pairs that are unrelated. So many pairs, the farthest of a batch,
+            are left out of E d. (A mixture with a share of its own would be unbounded: codes in
+            few clusters have pairs at distance zero, and the others would count as unrelated.)
         engine: As in :class:`ContrastiveLoss`.
         gather: As in :class:`ContrastiveLoss`.
 
@@ -82,6 +95,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
         True
     """
 
+    undefined = ("pairing", "anchor_scale", "factor_scale", "dynamics")
+
     def __init__(
         self,
         n: int,
@@ -91,6 +106,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         *,
         alignment: float | None = None,
         resolution: float | None = None,
+        unrelated: float = 0.0,
         engine: str = "auto",
         gather: bool = False,
     ) -> None:
@@ -118,6 +134,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
         self.n, self.p, self.geometry = n, float(p), geometry
         weight = ALIGNMENT / p if alignment is None else alignment
         self.alignment = check_real("alignment", weight, above=0)
+        self.unrelated = check_real("unrelated", unrelated, at_least=0, below=1)
 
     def _value(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
@@ -140,7 +157,44 @@ class SaturatedInfoNCE(ContrastiveLoss):
     ) -> Tensor:
         distances = gather_rows((h - h_pos).abs().pow(self.p).sum(1), counts)
         filled = spread.pow(self.p)
-        return self.alignment * (distances.mean().log() + filled - filled.log())
+        near = self._nearest(distances).mean()
+        return self.alignment * (near.log() + filled - filled.log())
+
+    def _nearest(self, distances: Tensor) -> Tensor:
+        """Return the distances of all pairs but the share that is unrelated."""
+        if not self.unrelated:
+            return distances
+        count = max(1, round((1 - self.unrelated) * len(distances)))
+        return distances.topk(count, largest=False).values
+
+    def information(self, h: Tensor, h_pos: Tensor) -> float:
+        """Return the information that related pairs share, in nats.
+
+        It is that of a conditional as narrow as differences within related pairs, in a space
+        without walls. InfoNCE with B candidates is saturated where it exceeds log B.
+
+        Args:
+            h: Codes of anchors (B, n).
+            h_pos: Codes of their positives.
+        """
+        spread = self._spread(h, h_pos)  # codes may fill a small part of their space
+        distances = ((h - h_pos) / spread).abs().pow(self.p).sum(1)
+        dimensions = self.n - (self.geometry == "sphere")
+        scale = dimensions / (self.p * max(float(self._nearest(distances).mean()), 1e-30))
+        size = math.log(scale) / self.p - math.log(2 * math.gamma(1 + 1 / self.p))
+        return dimensions * (size - 1 / self.p) - self._log_uniform()
+
+    def _log_uniform(self) -> float:
+        """Return the logarithm of the density of unrelated positives, the same everywhere.
+
+        Free codes have the standard deviation of uniform ones in a unit box here; the density is
+        that of independent normal codes, at the mean of its logarithm.
+        """
+        if self.geometry == "sphere":
+            return log_sphere_density(self.n)
+        if self.geometry == "box":
+            return 0.0
+        return -0.5 * self.n * (math.log(2 * math.pi / 12) + 1)
 
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:
@@ -151,6 +205,163 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))
         return (parts.logsumexp(0) - math.log(count_negatives(direction))).mean()
+
+
+class PairMixture(NamedTuple):
+    """Distances within pairs, some of which are unrelated: see :func:`fit_mixture`.
+
+    Attributes:
+        scale: λ of the related pairs.
+        share: ε, the share of unrelated pairs.
+        p: Power of the distance.
+        dimensions: Number m of dimensions that a conditional has.
+        log_uniform: Logarithm of the density of unrelated positives.
+    """
+
+    scale: float
+    share: float
+    p: float
+    dimensions: int
+    log_uniform: float
+
+    def log_parts(self, distances: Tensor) -> tuple[Tensor, float]:
+        """Return log-densities of related pairs at these distances, and of unrelated ones."""
+        size = math.log(self.scale) / self.p - math.log(2 * math.gamma(1 + 1 / self.p))
+        related = math.log1p(-self.share) + self.dimensions * size - self.scale * distances
+        return related, math.log(self.share) + self.log_uniform
+
+    def log_density(self, distances: Tensor) -> Tensor:
+        """Return the log-density of the mixture at these distances."""
+        related, unrelated = self.log_parts(distances)
+        return torch.logaddexp(related, torch.full_like(related, unrelated))
+
+
+def fit_mixture(
+    distances: Tensor, p: float, dimensions: int, log_uniform: float, sweeps: int = 12
+) -> PairMixture:
+    r"""Estimate the scale of related pairs and the share of unrelated ones, from distances.
+
+    Positives have the density :math:`(1 - \varepsilon) c \lambda^{m/p} e^{-\lambda d}
+    + \varepsilon v`. By expectation maximisation, which starts from the nearest tenth of the pairs.
+
+    Args:
+        distances: Distances d (N,) within pairs.
+        p: Their power.
+        dimensions: Number m of dimensions.
+        log_uniform: log v.
+        sweeps: Number of iterations.
+
+    Example:
+        >>> near, far = torch.rand(900) * 1e-3, torch.ones(100)
+        >>> round(fit_mixture(torch.cat([near, far]), 2.0, 3, 0.0).share, 2)
+        0.1
+    """
+    d = distances.double()
+    nearest = float(d.sort().values[len(d) // 10].clamp(min=1e-30))
+    fit = PairMixture(dimensions / (p * nearest), 0.5, p, dimensions, log_uniform)
+    for _ in range(sweeps):
+        related, unrelated = fit.log_parts(d)
+        weights = torch.sigmoid(related - unrelated)
+        total = float(weights.sum())
+        if total <= 0:
+            break
+        scale = total * dimensions / (p * max(float(weights @ d), 1e-30))
+        fit = fit._replace(scale=scale, share=min(max(1 - total / len(d), 1e-6), 1 - 1e-6))
+    return fit
+
+
+def log_sphere_density(n: int) -> float:
+    """Return the logarithm of the uniform density on the unit sphere in n dimensions."""
+    return -(math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2))
+
+
+class SaturatedAnInfoNCE(SaturatedInfoNCE):
+    r"""Alignment of each code plus entropy, for AnInfoNCE with a narrow conditional on a sphere.
+
+    With a conditional :math:`\propto e^{-\frac12 \sum_k \lambda_k (h'_k - h_k)^2}` of unknown λ,
+    InfoNCE minimises :math:`\tfrac12 \sum_k \log E (h'_k - h_k)^2 - H(h)`. As in
+    :class:`SaturatedInfoNCE`, the entropy is estimated with a wide kernel, the same for all codes:
+
+    .. math::
+        \frac An \sum_k \big[\log E (h_k - h'_k)^2 + f_k - \log f_k\big]
+        + E_i \log E_j\, e^{-\omega |h_i - h'_j|^2}
+
+    :math:`f_k` is n times the variance of code k, 1 for uniform codes. Among all rotations of codes
+    the first term is least where differences within pairs are uncorrelated (Hadamard's inequality).
+
+    The first term is a good model of factors that vary little within a pair. A factor that varies
+    widely gains more from being folded, :math:`|z_k|` instead of :math:`z_k`, than a wide kernel
+    takes: at A = 2, as for :class:`SaturatedInfoNCE`, weights from 5 to 120 lose a factor.
+
+    Args:
+        n: Number of codes, at least 2.
+        batch_size: B, the number of pairs that the kernel's width is chosen for.
+        alignment: A, in nats.
+        **options: ``resolution``, ``engine`` and ``gather`` of :class:`SaturatedInfoNCE`.
+
+    Example:
+        >>> z = nn.functional.normalize(torch.randn(512, 3))
+        >>> step = torch.tensor([0.1, 0.01, 0.01]) * torch.randn(512, 3)
+        >>> z_pos = nn.functional.normalize(z + step)
+        >>> turn = torch.tensor([[0.8, 0.6, 0.0], [-0.6, 0.8, 0.0], [0.0, 0.0, 1.0]])
+        >>> loss = SaturatedAnInfoNCE(3)
+        >>> bool(loss(z, z_pos) < loss(z @ turn, z_pos @ turn))  # the axes of the conditional
+        True
+    """
+
+    def __init__(
+        self, n: int, batch_size: int = 1024, *, alignment: float | None = None, **options: Any
+    ) -> None:
+        weight = ALIGNMENT_PER_CODE if alignment is None else alignment
+        super().__init__(n, 2.0, "sphere", batch_size, alignment=weight, **options)
+
+    def _spread(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
+        """Return the standard deviation (n,) of each code, divided by that of uniform ones."""
+        both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
+        return ((both - both.mean(0)).square().mean(0) * self.n).sqrt()
+
+    def _alignment(
+        self, h: Tensor, h_pos: Tensor, spread: Tensor, counts: Counts | None = None
+    ) -> Tensor:
+        distances = gather_rows((h - h_pos).square(), counts).mean(0)
+        filled = spread.square()
+        return self.alignment * (distances.log() + filled - filled.log()).mean()
+
+
+class SphereMoments(nn.Module):
+    r"""A penalty on first and second moments of codes that differ from those of uniform codes.
+
+    .. math:: n\, |m|^2 + \| n C - I \|_F^2
+
+    m is the mean and C the covariance of the codes of a batch on the unit sphere in n dimensions.
+    The codes that identify uniform factors have the penalty zero, up to the noise of a batch, so it
+    does not move their optimum. It excludes another one: a factor k with a small weight carries
+    little information, and the n - 1 others fit into a cap of the sphere, with larger weights. The
+    codes of both hemispheres of factor k are then the same, and no small change of the encoder
+    separates them again.
+
+    Args:
+        gather: Whether to compute moments of the codes of all processes of ``torch.distributed``.
+
+    Example:
+        >>> h = torch.cat([torch.eye(2), -torch.eye(2)])  # uniform on four points of a circle
+        >>> SphereMoments()(h, h), SphereMoments()(h[:1], h[:1])
+        (tensor(0.), tensor(4.))
+    """
+
+    def __init__(self, *, gather: bool = False) -> None:
+        super().__init__()
+        self.gather = gather
+
+    def forward(self, h: Tensor, h_pos: Tensor) -> Tensor:
+        """Return the penalty of codes (B, n) of anchors and positives, a scalar."""
+        counts = count_rows(h) if self.gather else None
+        both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
+        n, mean = both.shape[1], both.mean(0)
+        covariance = (both - mean).mT @ (both - mean) / len(both)
+        excess = n * covariance - torch.eye(n, dtype=both.dtype, device=both.device)
+        penalty = n * mean.square().sum() + excess.square().sum()
+        return penalty if counts is None else average_value(penalty, counts)
 
 
 class WallPotential(nn.Module):

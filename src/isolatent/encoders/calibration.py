@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_real
 
-__all__ = ["PrincipalAxes", "Straightening", "box_share", "implied_range"]
+__all__ = ["PrincipalAxes", "Straightening", "box_share", "fit_narrow_normal", "implied_range"]
 
 STANDARD_ERRORS = 3.0  # by which a held-out gain must exceed zero
 TAIL = 0.05  # quantiles TAIL and 1 - TAIL determine the range that uniformity implies
@@ -348,7 +348,7 @@ class PrincipalAxes(nn.Module):
         self.matrix.copy_(matrix.to(self.matrix.dtype))
         return self
 
-    def fit_if_supported(self, h: Tensor, h_pos: Tensor) -> str:
+    def fit_if_supported(self, h: Tensor, h_pos: Tensor, *, narrow: bool = False) -> str:
         r"""Estimate the axes if held-out pairs support them, and leave the codes alone otherwise.
 
         The axes are estimated from every second pair. On the others, differences within pairs
@@ -358,11 +358,14 @@ class PrincipalAxes(nn.Module):
         of two pairs (a, a') and (b, b') with near anchors, the positives are not swapped with
         log-odds :math:`\sum_k \lambda_k (a_k - b_k)(a'_k - b'_k)`, in which the marginal, the
         normaliser of the conditional and the volume of the map cancel. The true codes have the
-        highest expected likelihood. Supported axes are estimated again from all pairs.
+        highest expected likelihood. Where the conditional is too narrow for anchors that near, its
+        normalised density takes the place of swaps: it does not depend on the marginal either.
+        Supported axes are estimated again from all pairs.
 
         Args:
             h: Codes (N, n) of anchors on the unit sphere, in random order.
             h_pos: Codes of their positives.
+            narrow: Whether positives are nearer than nearly all other codes.
 
         Returns:
             What was done, in words.
@@ -381,17 +384,10 @@ class PrincipalAxes(nn.Module):
             return "axes not rotated: codes are not uniform on the sphere"
         kept = _related(h_pos - h)
         parts = [[x[half][kept[half]] for x in (h, h_pos)] for half in ALTERNATE_PAIRS]
-        others = [_neighbours(*part) for part in parts]
-        likelihoods = []
-        for layer in (trial, nn.Identity()):
-            estimate, check = (
-                _swap_features(layer(anchors), layer(positives), other)
-                for (anchors, positives), other in zip(parts, others, strict=True)
-            )
-            likelihoods.append(_swap_log_likelihood(check, *_fit_swaps(estimate)))
+        compare = _compare_densities if narrow else _compare_swaps
+        fits = compare(trial, parts)
         uncorrelated = _decorrelation(trial.matrix, *((b - a) for a, b in parts))
-        swaps = likelihoods[0] - likelihoods[1]
-        if not (_significant(uncorrelated) and _significant(swaps, standard_errors=1)):
+        if not (_significant(uncorrelated) and _significant(fits, standard_errors=1)):
             return "axes not rotated: held-out pairs do not support it"
         self.fit(h, h_pos)
         return "codes rotated to the principal axes of differences within pairs"
@@ -449,6 +445,92 @@ def _decorrelation(matrix: Tensor, estimate: Tensor, check: Tensor) -> Tensor:
         exponent = ((check @ frame).square() / variances).sum(1)
         likelihoods.append(-0.5 * (exponent + variances.log().sum()))
     return likelihoods[0] - likelihoods[1]
+
+
+def _compare_swaps(layer: nn.Module, parts: list[list[Tensor]]) -> Tensor:
+    """Return how much likelier positives are not swapped after a map of codes than before it.
+
+    Args:
+        layer: The map.
+        parts: Anchors and positives to estimate weights from, and others to compare.
+    """
+    others = [_neighbours(*part) for part in parts]
+    likelihoods = []
+    for module in (layer, nn.Identity()):
+        estimate, check = (
+            _swap_features(module(anchors), module(positives), other)
+            for (anchors, positives), other in zip(parts, others, strict=True)
+        )
+        likelihoods.append(_swap_log_likelihood(check, *_fit_swaps(estimate)))
+    return likelihoods[0] - likelihoods[1]
+
+
+def _compare_densities(layer: PrincipalAxes, parts: list[list[Tensor]]) -> Tensor:
+    r"""Return how much likelier positives are after a map of codes, for a narrow conditional.
+
+    A matrix M followed by a normalisation changes the volume at h by
+    :math:`|\det M| / |M h|^n`.
+    """
+    (anchors, positives), (h, h_pos) = parts
+    before = _narrow_log_density(h, h_pos, *fit_narrow_normal(anchors, positives))
+    mapped = fit_narrow_normal(layer(anchors), layer(positives))
+    after = _narrow_log_density(layer(h), layer(h_pos), *mapped)
+    log_volume = torch.linalg.slogdet(layer.matrix)[1]
+    log_volume = log_volume - h.shape[1] * (h_pos @ layer.matrix).norm(dim=1).log()
+    return after + log_volume - before
+
+
+def fit_narrow_normal(h: Tensor, h_pos: Tensor, sweeps: int = 100) -> tuple[Tensor, float]:
+    r"""Fit the weights λ of a narrow anisotropic normal on the unit sphere to codes of pairs.
+
+    A conditional :math:`\propto e^{-\frac12 (h' - h)^\top \Lambda (h' - h)}` with
+    :math:`\Lambda = \mathrm{diag}(\lambda)` that is narrow against the sphere is normal in the
+    plane tangent to h, with the normaliser
+    :math:`(2\pi)^{(n-1)/2} / \sqrt{\det \Lambda\; h^\top \Lambda^{-1} h}`. So the likelihood is
+    greatest where
+
+    .. math:: \lambda_k^{-1} = E (h'_k - h_k)^2 + E \frac{h_k^2 \lambda_k^{-2}}{h^\top\Lambda^{-1}h}
+
+    which is solved by iteration. Unrelated pairs, uniform on the sphere, do not count; their share
+    is estimated by expectation maximisation.
+
+    Args:
+        h: Codes (N, n) of anchors, on the unit sphere.
+        h_pos: Codes of their positives.
+        sweeps: Iterations.
+
+    Returns:
+        The weights (n,) in float64, and the share of unrelated pairs.
+    """
+    h, h_pos = (part.detach().cpu().double() for part in (h, h_pos))
+    square, anchor = (h_pos - h).square(), h.square()
+    related, share = _related(h_pos - h).double(), 0.02
+    variances = (related @ square) / related.sum()
+    for sweep in range(sweeps):
+        radial = anchor * variances.square() / (anchor @ variances)[:, None]
+        variances = related @ (square + radial) / related.sum()
+        if sweep % 10 == 9:
+            log_odds = _narrow_log_density(h, h_pos, 1 / variances) - _log_uniform(h.shape[1])
+            related = torch.sigmoid(log_odds + math.log1p(-share) - math.log(share))
+            share = min(max(1 - float(related.mean()), 1e-6), 0.5)
+    return 1 / variances, share
+
+
+def _narrow_log_density(h: Tensor, h_pos: Tensor, weights: Tensor, share: float = 0.0) -> Tensor:
+    """Return log-densities of positives, a share of which is uniform on the unit sphere."""
+    n = h.shape[1]
+    normaliser = (weights.log().sum() + (h.square() @ (1 / weights)).log()) / 2
+    log_density: Tensor = normaliser - (n - 1) / 2 * math.log(2 * math.pi)
+    log_density = log_density - 0.5 * (h_pos - h).square() @ weights
+    if share == 0:
+        return log_density
+    unrelated = torch.full_like(log_density, math.log(share) + _log_uniform(n))
+    return torch.logaddexp(log_density + math.log1p(-share), unrelated)
+
+
+def _log_uniform(n: int) -> float:
+    """Return the log-density of the uniform distribution on the unit sphere in n dimensions."""
+    return math.lgamma(n / 2) - math.log(2) - n / 2 * math.log(math.pi)
 
 
 def _neighbours(h: Tensor, h_pos: Tensor) -> Tensor:

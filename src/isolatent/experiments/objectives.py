@@ -34,7 +34,9 @@ LABELS = {
 }
 STRAIGHTENED, TURNED = "straightened", "axes turned"
 # Parts of an objective that the papers' experiments with published scores do not have.
-ADDITIONS = re.compile(r"saturat|learned potential|axes|turned|rotat|straighten", re.IGNORECASE)
+ADDITIONS = re.compile(
+    r"saturat|kept uniform|learned potential|axes|turned|rotat|straighten", re.IGNORECASE
+)
 STEP = re.compile(r"\b(?P<word>from|by) step (?P<step>\d+)")
 
 

@@ -38,6 +38,7 @@ class ArrayPairs:
 
     Attributes:
         rows: Rows of the arrays that are in use, or None for all of them.
+        ordered: True; x is taken to come before x_pos, by one lag.
 
     Example:
         >>> pairs = ArrayPairs(np.arange(6.0).reshape(3, 2), -np.arange(6.0).reshape(3, 2))
@@ -45,6 +46,8 @@ class ArrayPairs:
         >>> bool((x == -x_pos).all())
         True
     """
+
+    ordered = True
 
     def __init__(
         self,

@@ -6,7 +6,13 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Generator, Tensor
 
-from isolatent.datasets import FactorWorld, RecordedTransitions, Transitions
+from isolatent.datasets import (
+    FactorWorld,
+    LaplaceTransitions,
+    RecordedTransitions,
+    Transitions,
+    UniformFactorChange,
+)
 
 __all__ = ["FactorPairs", "KnownPairs"]
 
@@ -74,6 +80,16 @@ class FactorPairs:
         else:
             transitions.check_names(world)
         self.world, self.transitions, self.continuous = world, transitions, bool(continuous)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether positives follow their anchors, as in a recording.
+
+        UNI and LAP change factors around the anchor, in either direction alike; transitions of a
+        user's own are ordered unless they say otherwise by an attribute ``ordered``.
+        """
+        symmetric = isinstance(self.transitions, UniformFactorChange | LaplaceTransitions)
+        return bool(getattr(self.transitions, "ordered", not symmetric))
 
     def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch_size`` pairs of observations."""

@@ -32,6 +32,10 @@ class SeriesPairs:
             for the longest lag takes part with the lags that fit into it.
         groups: One session id for each of the T rows; by default all are one session.
 
+    Attributes:
+        shortest: The shortest lag.
+        longest: The longest lag.
+
     Example:
         >>> recording = np.arange(10.0)[:, None]
         >>> pairs = SeriesPairs(recording, lag=2, groups=[0] * 5 + [1] * 5)
@@ -75,6 +79,11 @@ class SeriesPairs:
         keep = anchors > 0
         self._starts, self._ends = starts[keep], ends[keep]
         self._anchors_up_to = np.cumsum(anchors[keep])
+
+    @property
+    def ordered(self) -> bool:
+        """Whether there is one lag only, so that positives can follow one dynamics."""
+        return self.shortest == self.longest
 
     def __len__(self) -> int:
         """Return how many rows have a positive."""

@@ -86,6 +86,11 @@ class PairSource(Protocol):
     together, or a :class:`Batch`. All randomness comes from the generator. A source is taken to be
     endless unless it is a :class:`FinitePairSource`.
 
+    A source may have an attribute ``ordered``, True where it is missing: whether every positive
+    follows its anchor by one and the same lag, so that one map of the anchor can be the centre of
+    its positives (``relax=("dynamics",)``). It is False where lags differ, or where anchor and
+    positive could be exchanged.
+
     Example:
         >>> class NoisyPairs:
         ...     def sample(self, batch_size, generator):
@@ -137,6 +142,9 @@ class WorldPairs:
             at :math:`\hat\Lambda = \Lambda^+ - \Lambda^-` (`rusak2025`, Corollary 3.1).
         n_negatives: Number of these negatives for each anchor.
 
+    Attributes:
+        ordered: True; positives are drawn given their anchors.
+
     Example:
         >>> import isolatent as iso
         >>> world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.1), iso.Identity(), seed=0)
@@ -144,6 +152,8 @@ class WorldPairs:
         >>> pairs.sample(4, Generator().manual_seed(0)).tags
         tensor([0, 1, 0, 1])
     """
+
+    ordered = True
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ from isolatent.report.page import (
     Facts,
     Matrix,
     Page,
+    Relaxation,
     Score,
     Section,
 )
@@ -33,6 +34,14 @@ __all__ = ["page_of_fit"]
 MAX_ENCODED = 4096  # rows
 MAX_DRAWN = 400  # points of the figures
 LAST_SHARE = 0.05  # of the steps, over which final values are averaged to reduce noise
+# What the world may do, by the name of the relaxation.
+RELAXATION_MEANINGS = {
+    "pairing": "some pairs are unrelated",
+    "anchor_scale": "steps are wider in some places than in others",
+    "factor_scale": "some factors move more than others",
+    "marginal": "factors have any marginal",
+    "dynamics": "positives lie around a map of the anchor",
+}
 SCORES: dict[str, Callable[..., Any]] = {"linear_r2": linear_r2, "mcc": mcc}
 
 
@@ -78,6 +87,7 @@ def page_of_fit(
         curves=(tuple(map(dataclasses.asdict, model.history_)),),
         quality=quality,
         learned=_learned(model),
+        relaxations=_relaxations(model),
         truth=tuple(map(float, truth)),
         guarantee=guarantee,
         spec=_spec(model),
@@ -140,11 +150,31 @@ def _matrix(values: Any, most: int) -> Matrix:
 
 def _learned(model: ContrastiveICA) -> tuple[float, ...]:
     """Return the learned weights, or a single number if they are all equal."""
-    similarity = getattr(model.loss_, "similarity", None)
-    if similarity is None:
+    loss: Any = model.loss_
+    if not hasattr(loss, "coordinate_weights"):
         return ()
-    weights = tuple(similarity.coordinate_weights(model.n_components).detach().tolist())
+    weights = tuple(loss.coordinate_weights(model.n_components).detach().tolist())
     return weights if len(set(weights)) > 1 else weights[:1]
+
+
+def _relaxations(model: ContrastiveICA) -> tuple[Relaxation, ...]:
+    """Return the relaxations in use, then those that were compared and are not."""
+    from isolatent.training.relaxing import describe_relaxations
+
+    others = [name for name in model.gains_ if name not in model.relaxed_]
+    shown = []
+    for name in (*model.relaxed_, *others):
+        used, gain = name in model.relaxed_, model.gains_.get(name)
+        measured = {name: model.learned_[name]} if name in model.learned_ else {}
+        shown.append(
+            Relaxation(
+                f"{name}: {RELAXATION_MEANINGS[name]}",
+                used,
+                "; ".join(describe_relaxations(measured)),
+                "" if gain is None else f"{gain[0]:.3f} ± {gain[1]:.3f}",
+            )
+        )
+    return tuple(shown)
 
 
 def _facts(model: ContrastiveICA) -> Facts:

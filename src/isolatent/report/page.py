@@ -20,6 +20,7 @@ __all__ = [
     "LatentTraversal",
     "Matrix",
     "Page",
+    "Relaxation",
     "Score",
     "Section",
     "Verdict",
@@ -96,6 +97,23 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Relaxation:
+    """An assumption that was learned instead, or that was tried.
+
+    Attributes:
+        name: The name of the relaxation and what it allows for.
+        used: Whether it is part of the model.
+        learned: What was learned, in words, if anything was measured.
+        gain: Its gain on held-out pairs with the standard error, if it was compared.
+    """
+
+    name: str
+    used: bool
+    learned: str = ""
+    gain: str = ""
+
+
+@dataclass(frozen=True)
 class LatentTraversal:
     """A row of images for each code, along which that code grows.
 
@@ -136,6 +154,7 @@ class Section:
         codes: Codes, rows by columns, where no true factors are known.
         learned: The learned scale (one number) or weights Λ̂.
         truth: The scale or weights of the world.
+        relaxations: Assumptions that were learned instead, and those that were tried.
         paired: Whether the learned weights are in the order of the true ones.
         guarantee: The result of ``Guarantee.to_dict``.
         spec: All settings of the run, as plain data.
@@ -164,6 +183,7 @@ class Section:
     spec: Mapping[str, Any] | None = None
     command: str | None = None
     errors: tuple[str, ...] = ()
+    relaxations: tuple[Relaxation, ...] = ()
 
 
 @dataclass(frozen=True)

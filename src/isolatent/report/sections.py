@@ -12,7 +12,13 @@ from isolatent.report.elements import Markup, element, facts_list, figure, join,
 from isolatent.report.figures import Line
 from isolatent.report.page import Curve, Section
 from isolatent.report.records import read_number
-from isolatent.report.tables import intervals_part, score_name, scores_part, verdict_mark
+from isolatent.report.tables import (
+    intervals_part,
+    relaxations_part,
+    score_name,
+    scores_part,
+    verdict_mark,
+)
 from isolatent.theory.assumptions import ASSUMPTION_KINDS
 
 __all__ = ["render_section"]
@@ -45,6 +51,7 @@ def render_section(section: Section, anchor: str, folded: bool) -> Markup:
         _traversal_part(section, anchor),
         _codes_part(section, anchor),
         _weights_part(section, anchor),
+        relaxations_part(section),
         _guarantee_part(section),
         _command_part(section, anchor),
     )
@@ -289,6 +296,7 @@ def _guarantee_part(section: Section) -> Markup | None:
             ("Theorem", card.get("reference")),
             ("Gap", gap if claim else ""),
             ("Consequence", card.get("consequence")),
+            *(("Learned", sentence) for sentence in card.get("learned") or ()),
             ("Blocks of codes", " ".join(str(list(b)) for b in blocks) if blocks else ""),
         )
         if text

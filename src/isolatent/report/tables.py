@@ -19,7 +19,14 @@ from isolatent.experiments.results import (
 from isolatent.report.elements import Markup, element, join, part, scrolling
 from isolatent.report.page import Comparison, Score, Section, Verdict
 
-__all__ = ["intervals_part", "results_table", "score_name", "scores_part", "verdict_mark"]
+__all__ = [
+    "intervals_part",
+    "relaxations_part",
+    "results_table",
+    "score_name",
+    "scores_part",
+    "verdict_mark",
+]
 
 SCORE_NAMES = {
     "linear_r2": "R² (linear)",
@@ -174,6 +181,37 @@ def intervals_part(section: Section) -> Markup | None:
     )
     shown = scrolling(f"Scores of each run of {section.name} with intervals", table)
     return part("Runs", shown, element("p", note))
+
+
+def relaxations_part(section: Section) -> Markup | None:
+    """Return the table of assumptions that were learned instead, or tried."""
+    if not section.relaxations:
+        return None
+    compared = any(relaxation.gain for relaxation in section.relaxations)
+    columns = ["Assumption", "Learned", *(["Gain (nats)"] if compared else [])]
+    lines = (
+        element(
+            "tr",
+            element("th", relaxation.name, scope="row"),
+            element("td", (relaxation.learned or "learned") if relaxation.used else "as declared"),
+            element("td", relaxation.gain or "–", class_="number") if compared else None,
+        )
+        for relaxation in section.relaxations
+    )
+    table = element(
+        "table",
+        element("thead", element("tr", *(element("th", name, scope="col") for name in columns))),
+        element("tbody", *lines),
+    )
+    note = None
+    if compared:
+        note = element(
+            "p",
+            "Gains on held-out pairs ± standard errors: of a learned assumption over those learned "
+            "before it, of the others when they were compared last.",
+        )
+    shown = scrolling(f"Assumptions learned by {section.name}", table)
+    return part("Learned instead of assumed", shown, note)
 
 
 def _score_table(scores: Mapping[tuple[str, str], Score]) -> Markup:

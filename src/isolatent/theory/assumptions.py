@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from isolatent.checks import check_one_of, check_real
-from isolatent.theory.beliefs import HEADS, POTENTIALS, Beliefs, Uncovered
+from isolatent.theory.beliefs import (
+    HEADS,
+    POTENTIALS,
+    Beliefs,
+    Uncovered,
+    check_relaxations,
+)
 
 __all__ = ["LOSSES", "SIMILARITIES", "Assumption", "ModelTraits", "assumptions_of", "unmet"]
 
@@ -47,6 +53,8 @@ class ModelTraits:
         head: Output head.
         scale: ``"learned"``, also by a head of learned size, or ``"fixed"``.
         equal_weights: Whether fixed weights of the similarity are the same for all codes.
+        relaxed: Assumptions that the model learns instead, among ``RELAXATIONS``, in their order.
+        linear_dynamics: Whether relaxed dynamics are a matrix rather than a network.
     """
 
     similarity: str
@@ -56,6 +64,8 @@ class ModelTraits:
     head: str
     scale: str = "learned"
     equal_weights: bool = True
+    relaxed: tuple[str, ...] = ()
+    linear_dynamics: bool = True
 
     @classmethod
     def complete(
@@ -69,9 +79,12 @@ class ModelTraits:
         head: str | None,
         scale: str,
         equal_weights: bool,
+        relaxed: Sequence[str] = (),
+        linear_dynamics: bool = True,
     ) -> ModelTraits:
         """Check the choices, and take those that are None from the beliefs."""
         check_one_of("loss", loss, LOSSES)
+        relaxed = check_relaxations("relaxed", relaxed)
         if similarity is None:
             similarity = "weighted" if loss == "aninfonce" else beliefs.similarity
         check_one_of("similarity", similarity, SIMILARITIES)
@@ -83,8 +96,18 @@ class ModelTraits:
                     f"similarity_p must be {p} with similarity {similarity!r}, got {given:g}"
                 )
             p = given
+        if "factor_scale" in relaxed:
+            equal_weights = True  # whatever the fixed ones are: learned weights multiply them
+            if p is None or p == 2:
+                similarity, p = "weighted", 2.0
         if potentials is None:
             potentials = beliefs.potentials(loss)
+            needed = "anchor_scale" in relaxed
+            needed |= "dynamics" in relaxed and (beliefs.space, similarity) != ("sphere", "dot")
+            needed |= "factor_scale" in relaxed and loss in RATIO_LOSSES
+            potentials = "learned" if needed else potentials
+        if "marginal" in relaxed:
+            potentials = "learned"
         return cls(
             similarity,
             p,
@@ -93,12 +116,15 @@ class ModelTraits:
             beliefs.head if head is None else check_one_of("head", head, HEADS),
             check_one_of("scale", scale, SCALES),
             equal_weights,
+            relaxed,
+            linear_dynamics,
         )
 
     @property
     def similarity_text(self) -> str:
         """The similarity in words."""
-        return _similarity_text(self.similarity, self.p)
+        similarity = "weighted" if "factor_scale" in self.relaxed else self.similarity
+        return _similarity_text(similarity, self.p)
 
 
 def unmet(
@@ -210,8 +236,11 @@ def derived_here(beliefs: Beliefs, model: ModelTraits) -> bool:
     """Return whether the claim follows by our own argument: ``docs/theory.md`` has the proof.
 
     No paper states it for a sphere with a marginal that is not uniform, nor for a learned weight
-    per dimension with NCE, SCL and NWJ, or off the sphere.
+    per dimension with NCE, SCL and NWJ, or off the sphere, nor for the relaxed assumptions.
     """
+    relaxed = set(model.relaxed) - {"marginal"}
+    if relaxed - {"factor_scale"} or (relaxed and beliefs.exponent not in (None, 2)):
+        return True
     if beliefs.space == "sphere" and beliefs.marginal != "uniform":
         return True
     if model.similarity != "weighted":
@@ -257,20 +286,19 @@ def assumptions_of(
     place = places.get(beliefs.space, "R^n")
     density = "" if beliefs.marginal == "uniform" else ", with a density above zero everywhere"
     yield Assumption(f"{beliefs.marginal} marginal on {place}{density}", "declared")
-    one = "one scale for all dimensions and anchors"
-    shape = {
-        "vmf": "vMF conditional, one concentration for all anchors",
-        "gennorm": f"generalised normal conditional (p = {beliefs.p or 0:g}), {one}",
-        "anisotropic": "anisotropic normal conditional, the same weights for all anchors",
-    }.get(str(beliefs.conditional), f"{beliefs.conditional} conditional, {one}")
     bounded = beliefs.space in ("box", "hollowball")
     cut = f", truncated to {place}" if bounded else ""
-    yield Assumption(f"{shape}{cut}", "declared")
+    yield Assumption(f"{_conditional_text(beliefs, model)}{cut}", "declared")
     scale = "" if model.head == "free" else ", its scale or that of the similarity learned"
     yield Assumption(f"similarity {model.similarity_text}, {model.head} head{scale}", "declared")
     if beliefs.marginal == "uniform":
         yield Assumption("the codes are spread uniformly", "checkable")
-    yield Assumption("code differences within pairs follow the conditional", "checkable")
+    differences = "code differences within pairs"
+    if "dynamics" in model.relaxed:
+        differences = "differences between positives' codes and predictions φ(h) within pairs"
+    if "pairing" in model.relaxed:
+        differences = differences.replace("pairs", "related pairs")
+    yield Assumption(f"{differences} follow the conditional", "checkable")
     if varying_normaliser(beliefs) and model.potentials != "learned":
         # The optimum c(z) of InfoNCE takes up the normaliser on the anchor's side, while in-batch
         # negatives are positives of others: their marginal is not quite the uniform one.
@@ -299,6 +327,30 @@ def assumptions_of(
             "faith",
         )
     yield Assumption(REACHES_OPTIMUM, "faith")
+
+
+def _conditional_text(beliefs: Beliefs, model: ModelTraits) -> str:
+    """Return the conditional in words, with what is relaxed about its scale."""
+    anchor, factor = ("anchor_scale" in model.relaxed, "factor_scale" in model.relaxed)
+    name = {
+        "vmf": "vMF",
+        "gennorm": "generalised normal",
+        "anisotropic": "anisotropic normal",
+    }.get(str(beliefs.conditional), str(beliefs.conditional))
+    shape = f"{name} conditional"
+    if beliefs.conditional == "gennorm":
+        shape += f" (p = {beliefs.p:g})"
+    if beliefs.conditional == "vmf":
+        scale = "a concentration" if anchor else "one concentration for all anchors"
+    elif "dynamics" in model.relaxed and beliefs.exponent == 2 and not anchor:
+        scale = "one covariance for all anchors"
+    elif beliefs.conditional == "anisotropic":
+        scale = "weights in one proportion" if anchor else "the same weights for all anchors"
+    elif factor:
+        scale = "one scale for each dimension" + ("" if anchor else ", the same for all anchors")
+    else:
+        scale = "one scale for all dimensions" + ("" if anchor else " and anchors")
+    return f"{shape}, {scale}{' that may depend on the anchor' if anchor else ''}"
 
 
 def _similarity_text(similarity: str, p: float | None) -> str:

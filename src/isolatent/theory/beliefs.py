@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +13,11 @@ __all__ = [
     "HEADS",
     "MARGINALS",
     "POTENTIALS",
+    "RELAXATIONS",
     "SPACES",
     "Beliefs",
     "Uncovered",
+    "check_relaxations",
 ]
 
 SPACES = ("sphere", "box", "euclidean", "cubegrid", "hollowball")
@@ -22,6 +25,7 @@ MARGINALS = ("uniform", "normal", "unknown")
 CONDITIONALS = ("vmf", "normal", "laplace", "gennorm", "anisotropic")
 HEADS = ("sphere", "box", "free")
 POTENTIALS = ("none", "constant", "learned")
+RELAXATIONS = ("pairing", "anchor_scale", "factor_scale", "marginal", "dynamics")
 
 # Marginal and conditional where only the space is declared.
 DEFAULTS = {
@@ -179,6 +183,25 @@ class Beliefs:
         if loss not in ("nce", "scl", "nwj"):
             return "none"
         return "constant" if self.conditional == "vmf" else "learned"
+
+
+def check_relaxations(name: str, value: Any) -> tuple[str, ...]:
+    """Return names of relaxations, each once and in the order of ``RELAXATIONS``.
+
+    Example:
+        >>> check_relaxations("relaxed", ["dynamics", "pairing"])
+        ('pairing', 'dynamics')
+        >>> check_relaxations("relaxed", ["tails"])
+        Traceback (most recent call last):
+        ValueError: relaxed must hold names among 'pairing', 'anchor_scale', ... got ['tails']
+    """
+    known = ", ".join(map(repr, RELAXATIONS))
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a sequence of names among {known}, got {value!r}")
+    names = list(value)
+    if any(one not in RELAXATIONS for one in names):
+        raise ValueError(f"{name} must hold names among {known}, got {names!r}")
+    return tuple(one for one in RELAXATIONS if one in names)
 
 
 def _check_name(name: str, value: Any, allowed: tuple[str, ...]) -> str:

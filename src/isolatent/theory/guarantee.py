@@ -21,6 +21,13 @@ from isolatent.theory.assumptions import (
     unmet,
 )
 from isolatent.theory.beliefs import Beliefs
+from isolatent.theory.relaxations import (
+    WEIGHTS_ARE_SCALES,
+    open_relaxations,
+    relaxed_assumptions,
+    relaxed_beliefs,
+    relaxed_consequences,
+)
 
 __all__ = ["Guarantee", "derive_guarantee", "weight_blocks"]
 
@@ -32,9 +39,9 @@ BOX_ONTO_BOX = (
     "an affine bijection of a box onto a box is a signed permutation with scaling: "
     "if the codes fill their box (checkable), MCC counts too"
 )
-WEIGHTS_ARE_SCALES = (
-    "off the sphere a learned weight and the scale of its code stand for each other, "
-    "so weights that differ do not distinguish factors"
+FULL_MATRIX = (
+    "the eigenvectors of the learned matrix are the axes of the conditional, up to blocks of equal "
+    "eigenvalues; they are the factors if steps along these are uncorrelated"
 )
 
 
@@ -54,6 +61,7 @@ class Guarantee:
         objective: The loss that training ended with, where a model was trained.
         calibration: The calibration that was applied to its codes, if any.
         warnings: Events of training that contradict the claim, such as a saturated loss.
+        learned: What training learned in place of relaxed assumptions, with its value.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -71,6 +79,7 @@ class Guarantee:
     objective: str = ""
     calibration: str = ""
     warnings: tuple[str, ...] = ()
+    learned: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -92,6 +101,7 @@ class Guarantee:
                 ("besides", self.consequence),
                 ("trained", self.objective),
                 ("calibrated", self.calibration),
+                *(("learned", sentence) for sentence in self.learned),
                 *(("warning", warning) for warning in self.warnings),
             )
             if text
@@ -106,6 +116,7 @@ class Guarantee:
             "assumptions": assumptions,
             "blocks": blocks,
             "warnings": list(self.warnings),
+            "learned": list(self.learned),
         }
 
     @classmethod
@@ -116,6 +127,7 @@ class Guarantee:
             "assumptions": tuple(Assumption(**assumption) for assumption in d["assumptions"]),
             "blocks": None if blocks is None else tuple(tuple(block) for block in blocks),
             "warnings": tuple(d.get("warnings", ())),
+            "learned": tuple(d.get("learned", ())),
         }
         return cls(**{**d, **changed})
 
@@ -184,6 +196,9 @@ def derive_guarantee(
     n_components: int | None = None,
     n_features: int | None = None,
     n_factors: int | None = None,
+    relaxed: Sequence[str] = (),
+    linear_dynamics: bool = True,
+    full_matrix: bool = False,
 ) -> Guarantee:
     """Return the strongest theorem that applies to these beliefs and this model.
 
@@ -211,6 +226,11 @@ def derive_guarantee(
         n_components: Number of codes, where it is known.
         n_features: Number of observed dimensions, where it is known.
         n_factors: Number of factors, where it is known.
+        relaxed: Assumptions that the model learns instead, any of ``RELAXATIONS``. With
+            ``"marginal"`` potentials count as learned; with ``"anchor_scale"`` and ``"dynamics"``
+            they are by default. ``"factor_scale"`` makes the similarity a weighted one.
+        linear_dynamics: Whether relaxed dynamics are a matrix rather than a network.
+        full_matrix: Whether the similarity ``"weighted"`` has a matrix instead of weights.
 
     Example:
         >>> guarantee = derive_guarantee(Beliefs("box", conditional="laplace"))
@@ -224,6 +244,8 @@ def derive_guarantee(
         >>> anisotropic = Beliefs("sphere", conditional="anisotropic")
         >>> derive_guarantee(anisotropic, weights=[5.0, 5.2, 25.0]).blocks
         ((0, 1), (2,))
+        >>> derive_guarantee(Beliefs("box", conditional="laplace"), relaxed=["pairing"]).equivalence
+        'signed permutation and scaling'
     """
     if not isinstance(beliefs, Beliefs):
         raise TypeError(f"beliefs must be a Beliefs, got {beliefs!r}")
@@ -236,6 +258,8 @@ def derive_guarantee(
         head=head,
         scale=scale,
         equal_weights=equal_weights,
+        relaxed=relaxed,
+        linear_dynamics=linear_dynamics,
     )
     counts = {"n_components": n_components, "n_features": n_features, "n_factors": n_factors}
     for name, count in counts.items():
@@ -247,19 +271,30 @@ def derive_guarantee(
     n = n_components
     if n is None and blocks is not None:
         n = sum(map(len, blocks))
-    gap, *more = [*unmet(beliefs, model, n, n_features, n_factors), ""]
+    beliefs = relaxed_beliefs(beliefs, model)
+    failing = [*unmet(beliefs, model, n, n_features, n_factors)]
+    gap, *more = [*failing, *open_relaxations(beliefs, model, n), ""]
     if gap:
         consequence = "; ".join(text for text in (*more, open_rotation(beliefs, model)) if text)
         return Guarantee(None, (), "linear_r2", "", gap, consequence)
     equivalence, metric, theorem, consequence = _claim(beliefs, model, blocks)
-    if beliefs.space != "sphere" or beliefs.conditional != "anisotropic":
+    if equivalence not in ("block-orthogonal map", "signed permutation"):
         blocks = None
-    assumptions = tuple(assumptions_of(beliefs, model, blocks, tolerance))
+    *assumptions, last = assumptions_of(beliefs, model, blocks, tolerance)
+    assumptions += relaxed_assumptions(beliefs, model, n)
+    assumptions.sort(key=lambda assumption: [*ASSUMPTION_KINDS].index(assumption.kind))
     if model.potentials == "learned" or model.loss in RATIO_LOSSES:
         theorem = f"{MATTHES}, extending {theorem}"
     if derived_here(beliefs, model):
         theorem += "; derived here, see docs/theory.md"
-    return Guarantee(equivalence, assumptions, metric, theorem, "", consequence, blocks)
+    if full_matrix and beliefs.space == "sphere":
+        # A rotation of the codes is undone by a rotation of the matrix.
+        equivalence, metric, blocks, consequence = "orthogonal map", "linear_r2", None, FULL_MATRIX
+        theorem = theorem.replace("; derived here, see docs/theory.md", "")
+        theorem += "; derived here, see docs/theory.md"
+    besides = [consequence, *relaxed_consequences(beliefs, model)]
+    consequence = "; ".join(text for text in besides if text)
+    return Guarantee(equivalence, (*assumptions, last), metric, theorem, "", consequence, blocks)
 
 
 def _blocks(
@@ -272,7 +307,8 @@ def _blocks(
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return blocks of equal weights: the declared ones, exactly, or the learned ones."""
     check_real("tolerance", tolerance, at_least=0)
-    if weights is not None and model.similarity != "weighted":
+    weighted = model.similarity == "weighted" or "factor_scale" in model.relaxed
+    if weights is not None and not weighted:
         raise ValueError(f"weights go with similarity 'weighted' alone, got {model.similarity!r}")
     if beliefs.weights is not None:
         return weight_blocks(beliefs.weights, 0.0)
@@ -289,6 +325,9 @@ def _claim(
     beliefs: Beliefs, model: ModelTraits, blocks: tuple[tuple[int, ...], ...] | None
 ) -> tuple[str, str, str, str]:
     """Return equivalence, metric, theorem and consequence where all conditions hold."""
+    if beliefs.space == "sphere" and "dynamics" in model.relaxed:
+        # With potentials the weights are part of the matrix: they distinguish no axes.
+        return "orthogonal map", "linear_r2", f"{ZIMMERMANN}, Theorem 2", ""
     if beliefs.space == "sphere" and beliefs.conditional == "vmf":
         # A vMF is the anisotropic normal with equal weights: one block, of all codes.
         theorem = RUSAK if model.similarity == "weighted" else f"{ZIMMERMANN}, Theorem 2"
@@ -300,6 +339,8 @@ def _claim(
         if blocks is None:
             consequence = "one block for each set of equal weights of the conditional"
             return "block-orthogonal map", "linear_r2", RUSAK, consequence
+        if len(blocks) == 1 and "factor_scale" in model.relaxed:
+            return "orthogonal map", "linear_r2", RUSAK, ""
         if len(blocks) == sum(map(len, blocks)):
             return "signed permutation", "mcc", RUSAK, ""
         return "block-orthogonal map", "block_r2", RUSAK, ""
@@ -310,6 +351,8 @@ def _claim(
     consequence = open_rotation(beliefs, model)
     if beliefs.space == "box" and model.head == "box":
         consequence = BOX_ONTO_BOX
-    elif model.similarity == "weighted" and model.head == "free":
+    elif (
+        model.similarity == "weighted" and model.head == "free" and "dynamics" not in model.relaxed
+    ):
         consequence = WEIGHTS_ARE_SCALES
     return "affine map", "linear_r2", f"{ZIMMERMANN}, Theorem 5", consequence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,9 +18,12 @@ from isolatent.contrast import (
     ContrastiveLoss,
     Dot,
     Ensemble,
+    FullAnInfoNCE,
     InfoNCE,
     Lp,
+    NetworkDynamics,
     NetworkPotential,
+    SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     Similarity,
     SpectralContrastive,
@@ -37,6 +41,7 @@ from isolatent.encoders import (
     Whitening,
 )
 from isolatent.theory import POTENTIALS, Beliefs, Guarantee, derive_guarantee
+from isolatent.training.relaxing import attach, needs_potentials, relaxations_of
 
 __all__ = [
     "ENCODERS",
@@ -46,8 +51,10 @@ __all__ = [
     "build_saturated_loss",
     "guarantee_of",
     "head_of",
+    "implied_relaxations",
     "learned_weights",
     "learns_size",
+    "may_lose_factors",
     "weight_errors_of",
 ]
 
@@ -67,9 +74,21 @@ MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default percep
 
 
 def build_encoder(
-    name: str, shape: tuple[int, ...], beliefs: Beliefs, n_components: int
+    name: str,
+    shape: tuple[int, ...],
+    beliefs: Beliefs,
+    n_components: int,
+    factor_scale: bool = False,
 ) -> nn.Module:
-    """Build an encoder by name, for observations of a shape, with the head of the space."""
+    """Build an encoder by name, for observations of a shape, with the head of the space.
+
+    Args:
+        name: One of ``ENCODERS``.
+        shape: Shape of an observation.
+        beliefs: What is believed about the world.
+        n_components: Number of codes.
+        factor_scale: Whether each code may get a weight of its own, besides by the beliefs.
+    """
     check_one_of("encoder", name, ENCODERS)
     images = name in IMAGE_ENCODERS
     if len(shape) != (3 if images else 1):
@@ -88,7 +107,8 @@ def build_encoder(
         layers = [Whitening(shape[0]), MLP(shape[0], n_components, hidden=(width, width))]
     if beliefs.head == "sphere":
         layers.append(SphereHead())
-        if beliefs.similarity == "weighted" and beliefs.marginal == "uniform":
+        weighted = factor_scale or beliefs.similarity == "weighted"
+        if weighted and beliefs.marginal == "uniform":
             layers.append(PrincipalAxes(n_components))
     elif beliefs.head == "box":
         straightening = Straightening(n_components, beliefs.exponent or 2.0)
@@ -109,7 +129,11 @@ def _check_image_size(name: str, shape: tuple[int, ...]) -> None:
 
 
 def build_loss(
-    name: str, beliefs: Beliefs, n_components: int, potentials: str | None = None
+    name: str,
+    beliefs: Beliefs,
+    n_components: int,
+    potentials: str | None = None,
+    relaxed: Sequence[str] = (),
 ) -> ContrastiveLoss:
     """Build a loss by name, with the similarity and the potentials that the beliefs ask for.
 
@@ -118,7 +142,28 @@ def build_loss(
         beliefs: What is believed about the world.
         n_components: Number of codes.
         potentials: Potentials instead of those that the loss needs under the beliefs.
+        relaxed: Relaxations, see :mod:`isolatent.contrast.relaxations`. Weights of the codes are
+            left out where the similarity has some already, and for free codes, whose sizes stand
+            for them.
     """
+    loss = _build_declared_loss(name, beliefs, n_components, potentials)
+    if needs_potentials(relaxed) and potentials not in (None, "learned"):
+        raise ValueError(
+            f"potentials must be None or 'learned' with relax={tuple(relaxed)}, got {potentials!r}"
+        )
+    attach(loss, [r for r in relaxed if r not in implied_relaxations(name, beliefs)], n_components)
+    return loss
+
+
+def implied_relaxations(loss: str, beliefs: Beliefs) -> tuple[str, ...]:
+    """Return relaxations that change nothing, since the model has them already."""
+    weighted = loss == "aninfonce" or beliefs.similarity == "weighted" or beliefs.head == "free"
+    return ("factor_scale",) if weighted else ()
+
+
+def _build_declared_loss(
+    name: str, beliefs: Beliefs, n_components: int, potentials: str | None
+) -> ContrastiveLoss:
     check_one_of("loss", name, LOSS_CLASSES)
     options: dict[str, Any] = {}
     kind = _potentials(name, beliefs, potentials)
@@ -146,15 +191,35 @@ def _potentials(loss: str, beliefs: Beliefs, potentials: str | None) -> str:
 
 
 def build_saturated_loss(
-    name: str, beliefs: Beliefs, n_components: int, potentials: str | None, batch_size: int
+    name: str,
+    beliefs: Beliefs,
+    n_components: int,
+    potentials: str | None,
+    batch_size: int,
+    relaxed: Sequence[str] = (),
 ) -> SaturatedInfoNCE | None:
     """Build the loss that replaces a saturated one; None where there is no such loss."""
-    if name != "infonce" or beliefs.similarity == "weighted" or batch_size < 3:
+    if name not in ("infonce", "aninfonce") or batch_size < 3:
         return None
-    if _potentials(name, beliefs, potentials) != "none":  # it has none
+    if _potentials(name, beliefs, potentials) != "none" or len(relaxed) > 1:
         return None
+    if set(relaxed) - {"pairing", "factor_scale"}:
+        return None
+    if name == "aninfonce" or beliefs.similarity == "weighted" or "factor_scale" in relaxed:
+        plain = beliefs.head == "sphere" and "pairing" not in relaxed
+        return SaturatedAnInfoNCE(n_components, batch_size) if plain else None
     p = 2.0 if beliefs.head == "sphere" or beliefs.exponent is None else beliefs.exponent
     return SaturatedInfoNCE(n_components, p, beliefs.head, batch_size)
+
+
+def may_lose_factors(loss: str | nn.Module, beliefs: Beliefs, relaxed: Sequence[str] = ()) -> bool:
+    """Return whether training must keep codes uniform at first, see :class:`SphereMoments`.
+
+    On a sphere with a uniform marginal, learned weights of each code have a second optimum.
+    """
+    weighted = loss == "aninfonce" or beliefs.similarity == "weighted" or "factor_scale" in relaxed
+    uniform = beliefs.marginal == "uniform" and not needs_potentials(relaxed)
+    return weighted and uniform and beliefs.head == "sphere"
 
 
 def guarantee_of(
@@ -198,9 +263,11 @@ def guarantee_of(
     name, member = _name_of(loss), loss
     if name is None or not isinstance(member, ContrastiveLoss):
         return Guarantee(None, (), "linear_r2", "", f"no theorem is known for the loss {loss!r}")
-    similarity, p = _similarity_traits(member.similarity)
-    learned = any(hasattr(member.similarity, name) for name in ("log_scale", "log_weights"))
+    similarity, p = _similarity_traits(member)
+    holders = (member, member.similarity)
+    learned = any(hasattr(m, name) for m in holders for name in ("log_scale", "log_weights"))
     fixed = member.similarity.coordinate_weights(n_components).detach()
+    equal = similarity == "weighted" or len(set(fixed.tolist())) == 1
     return derive_guarantee(
         beliefs,
         similarity=similarity,
@@ -209,7 +276,10 @@ def guarantee_of(
         potentials=_potentials_of(member),
         head=head,
         scale="learned" if learned or learns_size else "fixed",
-        equal_weights=similarity == "weighted" or len(set(fixed.tolist())) == 1,
+        equal_weights=equal,
+        relaxed=relaxations_of(member),
+        linear_dynamics=not isinstance(member.dynamics, NetworkDynamics),
+        full_matrix=isinstance(member, FullAnInfoNCE),
         weights=weights,
         weight_errors=weight_errors,
         n_components=n_components,
@@ -226,10 +296,11 @@ def learns_size(encoder: nn.Module) -> bool:
 
 def learned_weights(loss: nn.Module, n_components: int) -> list[float] | None:
     """Return the learned weights of a loss, one per code; None if it has no such weights."""
-    similarity = getattr(loss, "similarity", None)
-    if not isinstance(similarity, Similarity) or _similarity_traits(similarity)[0] != "weighted":
+    if not isinstance(loss, ContrastiveLoss) or isinstance(loss, FullAnInfoNCE):
         return None
-    weights: list[float] = similarity.coordinate_weights(n_components).detach().tolist()
+    if _similarity_traits(loss)[0] != "weighted":
+        return None
+    weights: list[float] = loss.coordinate_weights(n_components).detach().tolist()
     return weights
 
 
@@ -245,8 +316,8 @@ def weight_errors_of(loss: nn.Module, h: Tensor, h_pos: Tensor) -> list[float]:
         h: Codes of anchors (N, n), a sample of some thousands.
         h_pos: Codes of their positives (N, n).
     """
-    similarity: Any = loss.similarity
-    parameter: nn.Parameter = similarity.log_weights
+    holder: Any = loss.similarity if loss.factor_scale is None else loss.factor_scale
+    parameter: nn.Parameter = holder.log_weights
     count = max(2, min(MAX_ERROR_BATCHES, len(h) // ERROR_BATCH_SIZE))
     parts = (codes.detach().tensor_split(count) for codes in (h, h_pos))
     batches = [*zip(*parts, strict=True)]
@@ -273,26 +344,39 @@ def weight_errors_of(loss: nn.Module, h: Tensor, h_pos: Tensor) -> list[float]:
 
 
 def head_of(encoder: nn.Module, codes: Tensor) -> str:
-    """Return where the codes of a user's own encoder live, as far as codes and layers show."""
-    radii = codes.detach().norm(dim=1)
-    if bool((radii - radii.mean()).abs().max() < 1e-3 * radii.mean()):
-        return "sphere"
+    """Return where the codes of a user's own encoder live, as far as layers and codes show.
+
+    The last layer decides; else codes of equal radius are on a sphere, if they differ at all by
+    more than their radii do (the codes of an untrained encoder are often nearly constant).
+    """
     last = [*encoder.modules()][-1]
-    return "box" if isinstance(last, BoxHead | Straightening | nn.Sigmoid) else "free"
+    if isinstance(last, BoxHead | Straightening | nn.Sigmoid):
+        return "box"
+    if isinstance(last, SphereHead | PrincipalAxes):
+        return "sphere"
+    codes = codes.detach()
+    radii, spread = codes.norm(dim=1), (codes - codes.mean(0)).norm(dim=1).mean()
+    deviation = (radii - radii.mean()).abs().max()
+    return "sphere" if bool(deviation < 1e-3 * torch.minimum(radii.mean(), spread)) else "free"
 
 
 def _name_of(loss: nn.Module) -> str | None:
+    if type(loss) is FullAnInfoNCE:
+        return "aninfonce"
     named = {**LOSS_CLASSES, "alignuniform": AlignUniform}
     return next((name for name, kind in named.items() if type(loss) is kind), None)
 
 
-def _similarity_traits(similarity: Similarity) -> tuple[str, float | None]:
-    if similarity.p is None:
-        return "dot", None
-    learned = getattr(similarity, "log_weights", None)
-    if similarity.p == 2 and learned is not None and learned.ndim == 1:
+def _similarity_traits(loss: ContrastiveLoss) -> tuple[str, float | None]:
+    if isinstance(loss, FullAnInfoNCE):
         return "weighted", 2.0
-    return "lp", similarity.p
+    if loss.exponent is None:
+        return "dot", None
+    learned = getattr(loss.similarity, "log_weights", None)
+    per_code = learned is not None and learned.ndim == 1
+    if loss.exponent == 2 and (per_code or loss.factor_scale is not None):
+        return "weighted", 2.0
+    return "lp", loss.exponent
 
 
 def _potentials_of(loss: ContrastiveLoss) -> str:

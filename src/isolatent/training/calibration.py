@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
+from isolatent.contrast.saturated import fit_mixture, log_sphere_density
 from isolatent.encoders import BoxHead, PrincipalAxes, SphereHead, Straightening
-from isolatent.encoders.calibration import box_share, implied_range
+from isolatent.encoders.calibration import box_share, fit_narrow_normal, implied_range
 from isolatent.pairs import Batch, FinitePairSource, PairSource
+from isolatent.training.assembly import learned_weights
 from isolatent.training.contrastive import ContrastiveTraining
 
 __all__ = ["calibrate", "fit_loss", "set_scale"]
@@ -37,7 +40,8 @@ def calibrate(
     """
     modules = [*encoder.modules()]
     saturated = training.saturated_at is not None
-    if not saturated and not isinstance(modules[-1], PrincipalAxes):
+    turns = isinstance(modules[-1], PrincipalAxes) and can_turn(loss)
+    if not saturated and not turns:
         return ""
     pairs = _distinct_pairs(source)
     h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
@@ -45,15 +49,29 @@ def calibrate(
     if any(isinstance(module, BoxHead) for module in modules):
         steps.append(f"codes spanned {box_share(torch.cat([h, h_pos])):.0%} of their box's sides")
     if isinstance(modules[-1], Straightening | PrincipalAxes):
-        steps.append(modules[-1].fit_if_supported(h, h_pos))
+        if isinstance(modules[-1], Straightening):
+            steps.append(modules[-1].fit_if_supported(h, h_pos))
+        elif turns:
+            steps.append(modules[-1].fit_if_supported(h, h_pos, narrow=training.is_narrow))
         h, h_pos = modules[-1](h), modules[-1](h_pos)
     if saturated:
         set_scale(loss, h, h_pos, _geometry(modules))
-        steps.append("scale estimated from differences within pairs")
+        weights = "weights" if learned_weights(loss, h.shape[1]) else "scale"
+        steps.append(f"{weights} estimated from differences within pairs")
     else:
         fit_loss(loss, h, h_pos, training.recipe.batch_size)
         steps.append("weights of the loss fitted to the codes")
     return "; ".join(steps)
+
+
+def can_turn(loss: nn.Module) -> bool:
+    """Return whether codes may be rotated: each has a weight, and the loss no function of codes."""
+    functions = ("potential", "potential_pos", "anchor_scale", "dynamics")
+    fixed = any(getattr(loss, name, None) is not None for name in functions)
+    similarity = getattr(loss, "similarity", None)
+    per_code = getattr(loss, "factor_scale", None) is not None
+    weights = getattr(similarity, "log_weights", None)
+    return not fixed and (per_code or (weights is not None and weights.ndim == 1))
 
 
 def _distinct_pairs(source: PairSource) -> Batch:
@@ -77,7 +95,9 @@ def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor, geometry: str) -> None:
     space has m = n dimensions, and m = n - 1 on a sphere, where also a vMF of concentration κ = 2λ
     is normal. Without walls the value is :math:`m / (p\, E\sum_k |h'_k - h_k|^p)`. In a box the
     conditional is truncated to the range that uniform codes have. A share of unrelated pairs is
-    estimated as well, by expectation maximisation, so that these do not count.
+    estimated as well, by expectation maximisation, so that these do not count. Weights of a
+    similarity with one for each code, on a sphere, are those of
+    :func:`isolatent.encoders.calibration.fit_narrow_normal`.
 
     Args:
         loss: The loss, with a learned scale.
@@ -86,18 +106,48 @@ def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor, geometry: str) -> None:
         geometry: ``"sphere"`` of radius 1, ``"box"`` or ``"free"``.
     """
     similarity: Any = loss.similarity
+    pairing: Any = getattr(loss, "pairing", None)
     p = similarity.p or 2.0
     h, h_pos = (part[:SCALE_PAIRS].detach().cpu().double() for part in (h, h_pos))
-    scale = _conditional_scale(h, h_pos, p, geometry)
+    if geometry == "sphere" and learned_weights(loss, h.shape[1]) is not None:
+        _set_weights(loss, fit_narrow_normal(h, h_pos)[0])
+        return
+    many = pairing is not None  # unrelated pairs may be
+    scale, log_odds = _conditional_scale(h, h_pos, p, geometry, many)
     with torch.no_grad():
         if similarity.p is None:
             similarity.log_scale.fill_(math.log(2 * scale))
         else:
             similarity.log_weights.fill_(math.log(scale))
+        if pairing is not None:  # such that s - b are the log-odds of being related
+            scores = -scale * (h - h_pos).abs().pow(p).sum(1)
+            scores = scores + (2 * scale if similarity.p is None else 0.0)
+            pairing.log_unrelated.copy_((scores - log_odds).median())
 
 
-def _conditional_scale(h: Tensor, h_pos: Tensor, p: float, geometry: str) -> float:
-    """Estimate λ of a narrow conditional from pairs, some of which may be unrelated."""
+def _set_weights(loss: nn.Module, weights: Tensor) -> None:
+    """Set the precisions (n,) of codes on a sphere."""
+    any_loss: Any = loss
+    log = weights.log()
+    with torch.no_grad():
+        if any_loss.factor_scale is None:
+            any_loss.similarity.log_weights.copy_(log - math.log(2))
+            return
+        any_loss.factor_scale.log_weights.copy_(log - log.mean())
+        if any_loss.similarity.p is None:
+            any_loss.similarity.log_scale.fill_(float(log.mean()))
+        else:
+            any_loss.similarity.log_weights.fill_(float(log.mean()) - math.log(2))
+
+
+def _conditional_scale(
+    h: Tensor, h_pos: Tensor, p: float, geometry: str, many_unrelated: bool = False
+) -> tuple[float, Tensor]:
+    """Estimate λ of a narrow conditional from pairs, some of which may be unrelated.
+
+    Returns:
+        λ, and for each pair the log-odds (N,) of being related.
+    """
     n = h.shape[1] - (geometry == "sphere")
     distance = (h - h_pos).abs().pow(p).sum(1)
     low, high = implied_range(torch.cat([h, h_pos]))
@@ -106,9 +156,7 @@ def _conditional_scale(h: Tensor, h_pos: Tensor, p: float, geometry: str) -> flo
         walls = torch.stack([h - low, high - h]).clamp(min=0) ** p
     log_unrelated = torch.zeros(len(h), dtype=torch.float64)
     if geometry == "sphere":
-        log_unrelated -= (
-            math.log(2) + h.shape[1] / 2 * math.log(math.pi) - math.lgamma(h.shape[1] / 2)
-        )
+        log_unrelated += log_sphere_density(h.shape[1])
     elif geometry == "box":
         log_unrelated -= (high - low).log().sum()
     else:
@@ -116,14 +164,18 @@ def _conditional_scale(h: Tensor, h_pos: Tensor, p: float, geometry: str) -> flo
         normal = torch.distributions.Normal(everyone.mean(0), everyone.std(0))
         log_unrelated = normal.log_prob(h_pos).sum(1)
     scale, share = n / (p * float(distance.median())), 0.05
+    if many_unrelated:
+        scale, share, *_ = fit_mixture(distance, p, n, float(log_unrelated.mean()))
     for _ in range(SCALE_SWEEPS):
         log_mass, dimensions = _truncation(scale, walls, p, n)
         log_constant = n * (math.log(scale) / p - math.log(2 * math.gamma(1 + 1 / p)))
         log_related = log_constant - scale * distance - log_mass
-        related = torch.sigmoid(log_related - log_unrelated + math.log1p(-share) - math.log(share))
-        share = min(max(1 - float(related.mean()), 1e-6), 0.5)
+        log_odds = log_related - log_unrelated + math.log1p(-share) - math.log(share)
+        related = torch.sigmoid(log_odds)
+        most = 1 - 1e-6 if many_unrelated else 0.5
+        share = min(max(1 - float(related.mean()), 1e-6), most)
         scale = float((related * dimensions).sum() / (p * (related @ distance)))
-    return scale
+    return scale, log_odds
 
 
 def _truncation(
@@ -150,7 +202,11 @@ def _truncation(
 
 
 def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None:
-    """Minimise a loss over its own parameters, in batches of the size it was trained with."""
+    """Minimise a loss over its own parameters, in batches of the size it was trained with.
+
+    Parameters stay as they were if the minimisation diverges.
+    """
+    before = deepcopy(loss.state_dict())
     count = max(1, min(MAX_BATCHES, min(LOSS_PAIRS, len(h)) // batch_size))
     rows = slice(0, min(len(h), count * batch_size))
     batches = [*zip(h[rows].tensor_split(count), h_pos[rows].tensor_split(count), strict=True)]
@@ -167,4 +223,9 @@ def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None
         value.backward()
         return value
 
-    optimiser.step(closure)
+    try:
+        optimiser.step(closure)
+    except ValueError:  # weights that are not finite
+        loss.load_state_dict(before)
+    if not all(bool(parameter.isfinite().all()) for parameter in loss.parameters()):
+        loss.load_state_dict(before)

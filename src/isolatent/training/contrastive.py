@@ -16,15 +16,40 @@ from torch import Generator, Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from isolatent.checks import IsolatentWarning
-from isolatent.contrast import ConstantPotential, ContrastiveLoss, Dot, Ensemble, InfoNCE, Lp
-from isolatent.encoders import Whitening
+from isolatent.contrast import (
+    ConstantPotential,
+    ContrastiveLoss,
+    Dot,
+    Ensemble,
+    InfoNCE,
+    LinearDynamics,
+    Lp,
+    SaturatedAnInfoNCE,
+    SaturatedInfoNCE,
+    SphereMoments,
+)
+from isolatent.encoders import PrincipalAxes, Whitening
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
 from isolatent.theory import Beliefs
-from isolatent.training.assembly import build_encoder, build_loss, build_saturated_loss
+from isolatent.training.assembly import (
+    build_encoder,
+    build_loss,
+    build_saturated_loss,
+    may_lose_factors,
+)
+from isolatent.training.checkpoints import SavedState
+from isolatent.training.choosing import RelaxationChoice, candidates_for
 from isolatent.training.devices import Processes
 from isolatent.training.engine import Training, WeightAverage
 from isolatent.training.recipe import Recipe
+from isolatent.training.relaxing import (
+    attach,
+    check_relax,
+    check_relaxable,
+    relatedness,
+    relaxations_of,
+)
 
 __all__ = [
     "ContrastiveTraining",
@@ -49,6 +74,11 @@ FLOAT32_RATIO = 1e3  # largest ratio of a column's mean to its standard deviatio
 # at first, since a small data set is overfitted within a few hundred steps.
 MEASURE_EVERY = ((1000, 100), (200, 25), (0, 10))
 MIN_AVERAGING_STEPS = 50
+CODE_MODULES = ("potential", "potential_pos", "anchor_scale", "dynamics")  # of a loss
+MOMENTS_WEIGHT = 0.1  # of the penalty that keeps codes uniform on a sphere, at first
+# Of Recipe.saturation, for losses with a weight for each code: where some factors vary widely,
+# InfoNCE is better for them than the loss that would replace it.
+LATER_SATURATION = 0.2
 LEVEL_DECAY = 0.9  # of the running mean of the loss that detects saturation
 
 
@@ -63,6 +93,10 @@ class ContrastiveTraining(Training):
         generator: Source of all randomness of the run.
         saturated_loss: The loss to continue with once ``loss``, an InfoNCE, is saturated: so close
             to zero that its gradient vanishes.
+        choice: The relaxations to choose from; None for no choice.
+        moments: Whether to keep codes uniform on the sphere at first, by a penalty that falls to
+            zero over ``recipe.patience`` steps, see :class:`isolatent.contrast.SphereMoments`. The
+            losses that are recorded do not include it.
         processes: The processes that train together; by default this one alone.
 
     Attributes:
@@ -77,17 +111,28 @@ class ContrastiveTraining(Training):
         recipe: Recipe,
         generator: Generator,
         saturated_loss: nn.Module | None = None,
+        choice: RelaxationChoice | None = None,
         processes: Processes | None = None,
+        *,
+        moments: bool = False,
     ) -> None:
         super().__init__(encoder, recipe, generator, modules={"loss": loss}, processes=processes)
-        self.saturated_loss = (
-            None if saturated_loss is None else saturated_loss.to(self.processes.device)
-        )
-        for module in (loss, self.saturated_loss):
-            if isinstance(module, ContrastiveLoss | Ensemble) and self.processes.size > 1:
-                module.gather = True
+        self.saturated_loss: nn.Module | None = None
+        self._set_saturated_loss(saturated_loss)
+        if isinstance(loss, ContrastiveLoss | Ensemble) and self.processes.size > 1:
+            loss.gather = True
+        self.moments = SphereMoments(gather=self.processes.size > 1) if moments else None
         self.saturated_at: int | None = None
-        self._level: float | None = None  # running mean of the loss
+        self.choice = choice
+        self._started_at = 0  # the step before which training had started anew
+        self._level: float | None = None  # running mean of the loss of related pairs
+        self._information: float | None = None  # of related pairs, where some are unrelated
+
+    def _set_saturated_loss(self, loss: nn.Module | None) -> None:
+        """Set the loss to continue with."""
+        self.saturated_loss = None if loss is None else loss.to(self.processes.device)
+        if isinstance(loss, ContrastiveLoss | Ensemble) and self.processes.size > 1:
+            loss.gather = True
 
     @property
     def objective(self) -> nn.Module:
@@ -96,8 +141,38 @@ class ContrastiveTraining(Training):
             return self.modules["loss"]
         return self.saturated_loss
 
+    @property
+    def saturation(self) -> float:
+        """The share of log B below which the loss counts as saturated."""
+        later = isinstance(self.saturated_loss, SaturatedAnInfoNCE)
+        return self.recipe.saturation * (LATER_SATURATION if later else 1.0)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether InfoNCE fell below a share ``recipe.saturation`` of log B."""
+        most = self.recipe.saturation * math.log(self.recipe.batch_size)
+        return self.saturated_at is not None or (self._level is not None and self._level < most)
+
     def loss(self, batch: Batch) -> Tensor:
-        return loss_of(self.objective, encode_batch(self._encode, batch))
+        codes = encode_batch(self._encode, batch)
+        value = loss_of(self.objective, codes)
+        if self.saturated_at is None and getattr(self.objective, "pairing", None) is not None:
+            self._track_related(codes)
+        weight = MOMENTS_WEIGHT * (1 - (self.number - self._started_at) / self.recipe.patience)
+        if self.moments is None or weight <= 0:
+            return value
+        penalty = weight * self.moments(codes.x, codes.x_pos)
+        return value + (penalty - penalty.detach())  # its gradient alone
+
+    def _track_related(self, codes: Batch) -> None:
+        """Update the share of unrelated pairs, and the information that the others share."""
+        if not isinstance(self.saturated_loss, SaturatedInfoNCE):
+            return
+        h, h_pos = codes.x.detach(), codes.x_pos.detach()
+        share = 1 - self.processes.mean(float(relatedness(self.objective, h, h_pos).mean()))
+        before = self.saturated_loss.unrelated
+        self.saturated_loss.unrelated = LEVEL_DECAY * before + (1 - LEVEL_DECAY) * min(share, 0.95)
+        self._information = self.processes.mean(self.saturated_loss.information(h, h_pos))
 
     def held_out_loss(self, network: nn.Module, held_out: Batch) -> float:
         codes = encode_batch(partial(encode_parts, network), held_out)
@@ -124,33 +199,77 @@ class ContrastiveTraining(Training):
         chance = self.chance_loss(batch)
         if chance is None:
             return
+        if self._information is not None:  # unrelated pairs keep the loss above zero
+            settled = self.number - self._started_at >= 2 * self.recipe.warmup
+            loss = max(0.0, chance - self._information) if settled else chance
         if self._level is None:
             self._level = loss
         else:
             self._level = LEVEL_DECAY * self._level + (1 - LEVEL_DECAY) * loss
-        if self.saturated_loss is not None and self._level < self.recipe.saturation * chance:
+        if self.saturated_loss is not None and self._level < self.saturation * chance:
             self.saturated_at = self.number + 1
-            self.schedule.restart()
+            chosen = self.choice is not None and self.choice.relaxed
+            self.schedule.restart(self.saturated_at if chosen else None)
             self.best = None
+
+    def measure(self, held_out: Batch) -> float:
+        """Return the held-out loss, and choose relaxations when it is time to."""
+        value = super().measure(held_out)
+        if self.choice is not None:
+            self.choice.consider(self, held_out, self.number + 1)
+        return value
+
+    def relax(self, names: Sequence[str], n_components: int) -> None:
+        """Attach relaxations to the loss, and train them too."""
+        loss = self.modules["loss"]
+        assert isinstance(loss, ContrastiveLoss)
+        for name in names:
+            self.add_parameters(nn.ModuleList(attach(loss, [name], n_components)))
+        build = None if self.choice is None else self.choice.saturated_loss
+        self._set_saturated_loss(None if build is None else build(relaxations_of(loss)))
+        if "factor_scale" in names and self.choice is not None and self.choice.may_lose_factors:
+            self.moments = SphereMoments(gather=self.processes.size > 1)
+            averaged = [] if self.averaged is None else [self.averaged.module]
+            for network in (self.network, *averaged):
+                assert isinstance(network, nn.Sequential)
+                network.append(PrincipalAxes(n_components).to(self.processes.device, self.dtype))
+
+    def start_anew(self) -> None:
+        """Forget the optimiser's moments, the averaged weights and the schedule."""
+        self.optimiser.state.clear()
+        if self.averaged is not None:
+            self.averaged.n_averaged.zero_()
+        self.schedule.restart()
+        self._started_at, self._level = self.number + 1, None
+
+    def restore(self, saved: SavedState, identity: Mapping[str, Any]) -> None:
+        state = saved.record["state"].get("choice")
+        if self.choice is not None and state is not None:
+            self.relax(state["relaxed"], self.choice.n_components)
+        super().restore(saved, identity)
 
     def describe_objective(self) -> str:
         """Return the name of the loss, and of the one that training ended with, if another."""
         name = describe_loss(self.modules["loss"])
+        if self.moments is not None:
+            name += ", codes kept uniform at first"
         if self.saturated_at is None or self.saturated_at >= self.number:
             return name
+        if self.choice is not None and not self.choice.gains:
+            name += " (relaxations were not compared: a saturated loss cannot tell them apart)"
         return f"{name}, then alignment and entropy from step {self.saturated_at + 1} (saturated)"
 
     def saturation_warning(self, modules: nn.ModuleDict, held_out: Batch) -> str:
         """Return a warning if training ended with a saturated InfoNCE, and "" otherwise.
 
-        InfoNCE is saturated if it is below a share ``recipe.saturation`` of log B on batches of
+        InfoNCE is saturated if it is below a share :attr:`saturation` of log B on batches of
         training and of held-out pairs. On training pairs alone it may be overfitted instead.
 
         Args:
             modules: The result of the training.
             held_out: Held-out pairs.
         """
-        loss, share, size = modules["loss"], self.recipe.saturation, self.recipe.batch_size
+        loss, share, size = modules["loss"], self.saturation, self.recipe.batch_size
         replaced = self.saturated_at is not None and self.saturated_at < self.number
         if replaced or self._level is None or not has_bound(loss, held_out) or len(held_out) < 2:
             return ""
@@ -159,17 +278,31 @@ class ContrastiveTraining(Training):
         found, most = score_pairs(modules["network"], loss, held_out, size)
         if most - found >= share * most:
             return ""
+        relaxed = " and ".join(relaxations_of(loss))
+        reason = f". The loss that would replace it does not take {relaxed}" if relaxed else ""
         return (
             f"{describe_loss(loss)} saturated at {found:.2f} of at most {most:.2f} nats: nearly "
             "all negatives are farther away than the positive, so next to no gradient is left to "
             "reach the optimum that the theorem is about, and the codes may be far from it"
+            f"{reason}"
         )
 
     def state(self) -> dict[str, Any]:
-        return {"saturated_at": self.saturated_at, "level": self._level}
+        return {
+            "saturated_at": self.saturated_at,
+            "level": self._level,
+            "started_at": self._started_at,
+            "unrelated": getattr(self.saturated_loss, "unrelated", None),
+            "choice": None if self.choice is None else self.choice.state(),
+        }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         self.saturated_at, self._level = state["saturated_at"], state["level"]
+        self._started_at = state["started_at"]
+        if isinstance(self.saturated_loss, SaturatedInfoNCE):
+            self.saturated_loss.unrelated = state["unrelated"]
+        if self.choice is not None:
+            self.choice.set_state(state["choice"])
 
     def result(self) -> nn.ModuleDict:
         best = super().result()
@@ -246,10 +379,14 @@ def describe_loss(loss: nn.Module) -> str:
     if not isinstance(loss, ContrastiveLoss):
         return name
     potentials = [module for module in (loss.potential, loss.potential_pos) if module is not None]
-    if not potentials:
+    parts = []
+    if potentials:
+        constant = all(isinstance(module, ConstantPotential) for module in potentials)
+        parts.append(f"{'constant' if constant else 'learned'} potentials")
+    parts += [f"learned {relaxation.replace('_', ' ')}" for relaxation in relaxations_of(loss)]
+    if not parts:
         return name
-    constant = all(isinstance(module, ConstantPotential) for module in potentials)
-    return f"{name} with {'constant' if constant else 'learned'} potentials"
+    return f"{name} with {' and '.join([', '.join(parts[:-1]), parts[-1]] if parts[1:] else parts)}"
 
 
 def score_pairs(
@@ -306,10 +443,12 @@ def set_up(
     n_components: int,
     *,
     potentials: str | None = None,
+    relax: Any = (),
     processes: Processes | None = None,
     holds_out: bool = True,
 ) -> Setup:
     """Hold pairs out, build encoder and loss, and estimate the whitening."""
+    relaxed = check_relax(relax)
     generator = Generator().manual_seed(seed)
     source, held_out = hold_out(source, generator, holds_out)
     first = Batch.of(source.sample(WHITENING_BATCH_SIZE, generator))
@@ -317,17 +456,25 @@ def set_up(
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
         torch.manual_seed(seed)
         if isinstance(encoder, str):
-            network = build_encoder(encoder, tuple(x.shape[1:]), beliefs, n_components)
+            factor_scale = "factor_scale" in (relaxed or ())
+            network = build_encoder(
+                encoder, tuple(x.shape[1:]), beliefs, n_components, factor_scale
+            )
             network.to(_training_dtype(x))
         else:
             network = deepcopy(encoder)  # so that the estimator can be fitted again
         if isinstance(loss, str):
-            objective: nn.Module = build_loss(loss, beliefs, n_components, potentials)
-            for name in ("potential", "potential_pos"):
-                if (potential := getattr(objective, name)) is not None:
-                    potential.to(dtype_of(network))
+            objective: nn.Module = build_loss(
+                loss, beliefs, n_components, potentials, relaxed or ()
+            )
+            for name in CODE_MODULES:
+                if (module := getattr(objective, name)) is not None:
+                    module.to(dtype_of(network))
         else:
             objective = deepcopy(loss)
+            if relaxed:
+                check_relaxable(relaxed, objective)
+                attach(objective, relaxed, n_components)  # type: ignore[arg-type]
         if isinstance(encoder, str):
             for module in network.modules():
                 if isinstance(module, Whitening):
@@ -345,12 +492,35 @@ def set_up(
         raise ValueError(
             "X_pos must differ from X: pairs of equal observations carry no information"
         )
-    saturated = None
+    saturated_for = None
     if isinstance(loss, str) and isinstance(encoder, str):
-        saturated = build_saturated_loss(loss, beliefs, n_components, potentials, recipe.batch_size)
-    training = ContrastiveTraining(network, objective, recipe, generator, saturated, processes)
+        saturated_for = partial(
+            build_saturated_loss, loss, beliefs, n_components, potentials, recipe.batch_size
+        )
+    start_dynamics(objective, network, first)
+    choice = None
+    if relaxed is None:
+        candidates = candidates_for(objective, beliefs, source)
+        alone = isinstance(encoder, str) and may_lose_factors(loss, beliefs, ("factor_scale",))
+        choice = RelaxationChoice(
+            *(candidates, source, network, objective, n_components),
+            may_lose_factors=alone,
+            saturated_loss=saturated_for,
+        )
+    moments = isinstance(encoder, str) and may_lose_factors(loss, beliefs, relaxed or ())
+    saturated = None if saturated_for is None else saturated_for(relaxed or ())
+    training = ContrastiveTraining(
+        network, objective, recipe, generator, saturated, choice, processes, moments=moments
+    )
     check_batch(first, objective)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
+
+
+def start_dynamics(loss: nn.Module, network: nn.Module, pairs: Batch) -> None:
+    """Let linear dynamics start from a regression of the codes of an untrained network."""
+    dynamics = getattr(loss, "dynamics", None)
+    if isinstance(dynamics, LinearDynamics):
+        dynamics.start(*encode_parts(network, [pairs.x, pairs.x_pos]))
 
 
 def _first_codes(network: nn.Module, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from types import FrameType
@@ -27,7 +27,7 @@ from isolatent.training.recipe import Recipe, Schedule
 __all__ = ["Training", "WeightAverage", "train"]
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
-LOG_PARAMETERS = ("log_scale", "log_weights", "log_radius", "log_bound")
+LOG_PARAMETERS = ("log_scale", "log_weights", "log_radius", "log_bound", "log_unrelated")
 
 Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 WeightAverage: TypeAlias = Callable[[Tensors, Tensors, Tensor | int], None]
@@ -108,16 +108,16 @@ class Training(ABC):
 
     def _build_optimiser(self) -> torch.optim.Optimizer:
         """Return AdamW; logarithms of scales have a rate of their own and do not decay."""
-        modules = (self.network, *self.modules.values())
-        named = [pair for m in modules for pair in m.named_parameters() if pair[1].requires_grad]
-        logs = [p for name, p in named if name.rpartition(".")[2] in LOG_PARAMETERS]
-        rest = [p for name, p in named if name.rpartition(".")[2] not in LOG_PARAMETERS]
-        recipe = self.recipe
-        groups = [
-            {"params": rest, "weight_decay": recipe.weight_decay, "rate_factor": 1.0},
-            {"params": logs, "weight_decay": 0.0, "rate_factor": recipe.scale_rate},
-        ]
-        return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=(0.9, 0.99), fused=True)
+        groups = _parameter_groups([self.network, *self.modules.values()], self.recipe)
+        rate = self.recipe.learning_rate
+        return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True)
+
+    def add_parameters(self, module: nn.Module) -> None:
+        """Train the parameters of a module as well, which was added to one of the modules."""
+        for group in _parameter_groups([module], self.recipe):
+            if group["params"]:
+                self.optimiser.add_param_group(group)
+        self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
 
     def _weight_average(self) -> WeightAverage | None:
         """Return the function that updates averaged weights, or None for no average."""
@@ -303,6 +303,16 @@ def train(
             if stop:
                 raise KeyboardInterrupt
     return training.result()
+
+
+def _parameter_groups(modules: Sequence[nn.Module], recipe: Recipe) -> list[dict[str, Any]]:
+    named = [pair for m in modules for pair in m.named_parameters() if pair[1].requires_grad]
+    logs = [p for name, p in named if name.rpartition(".")[2] in LOG_PARAMETERS]
+    rest = [p for name, p in named if name.rpartition(".")[2] not in LOG_PARAMETERS]
+    return [
+        {"params": rest, "weight_decay": recipe.weight_decay, "rate_factor": 1.0},
+        {"params": logs, "weight_decay": 0.0, "rate_factor": recipe.scale_rate},
+    ]
 
 
 @contextmanager

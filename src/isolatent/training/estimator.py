@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
+from isolatent.contrast import ContrastiveLoss
 from isolatent.inference import dtype_of
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
@@ -48,6 +49,14 @@ from isolatent.training.devices import Processes, connect
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe
+from isolatent.training.relaxing import (
+    attach,
+    check_relax,
+    check_relaxable,
+    describe_relaxations,
+    measure_relaxations,
+    relatedness,
+)
 from isolatent.worlds import World
 
 __all__ = ["ContrastiveICA"]
@@ -81,6 +90,11 @@ class ContrastiveICA(NetworkEstimator):
             as ``loss(h, h_pos)``, such as an :class:`isolatent.Ensemble`.
         potentials: Potentials α and α̃ of a loss given by name: ``"none"``, ``"constant"``,
             ``"learned"``, or None for those that the loss needs under these beliefs.
+        relax: Assumptions that are learned instead of taken for granted, any of ``"pairing"`` (some
+            pairs are unrelated), ``"anchor_scale"`` (steps are wider in some places),
+            ``"factor_scale"`` (some factors move more than others), ``"marginal"`` (the same as
+            ``marginal="unknown"``) and ``"dynamics"`` (positives lie around a linear map of the
+            anchor), or ``"auto"`` for those that held-out pairs support. By default none.
         encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
             `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a CPU),
             ``"residual"`` (images), or any module that maps observations to codes
@@ -100,6 +114,11 @@ class ContrastiveICA(NetworkEstimator):
         beliefs_: The declared beliefs, complete.
         head_: Where the codes live: ``"sphere"``, ``"box"`` or ``"free"``.
         guarantee_: What may be claimed; prints as a card.
+        relaxed_: The relaxations in use, by name.
+        gains_: With ``relax="auto"``: the gain of each relaxation on held-out pairs, in nats, and
+            its standard error. A relaxation in use has its gain over those chosen before it.
+        related_share_: With ``"pairing"``: the share of pairs that are related.
+        related_share_interval_: Its 95 % interval.
         history_: A :class:`isolatent.training.Step` for each step, with its loss.
         n_features_in_: Number of observed dimensions.
         feature_names_in_: Names of the columns, if X had some.
@@ -122,6 +141,7 @@ class ContrastiveICA(NetworkEstimator):
     p: float | None = None
     loss: str | nn.Module = "infonce"
     potentials: str | None = None
+    relax: str | Sequence[str] = ()
     encoder: str | nn.Module = "mlp"
     lag: int | Sequence[int] = 1
     recipe: Recipe | None = None
@@ -159,6 +179,7 @@ class ContrastiveICA(NetworkEstimator):
         """
         recipe, beliefs = self._check()
         source = self._as_source(X, X_pos, groups, reset=True)
+        self._check_order(source)
         if self.recipe is None and isinstance(source, FinitePairSource):
             # A small data set is overfitted within few epochs; smaller batches make more of them.
             processes = self.devices * self.num_nodes
@@ -201,8 +222,14 @@ class ContrastiveICA(NetworkEstimator):
         source. After ``fit`` or ``load`` it starts anew, since those keep no optimiser.
         """
         recipe, beliefs = self._check()
+        if check_relax(self.relax) is None:
+            raise ValueError(
+                "relax must name relaxations for partial_fit, got 'auto': the choice needs "
+                "held-out pairs and a fit to the end"
+            )
         started = hasattr(self, "_training")
         source = self._as_source(X, X_pos, groups, reset=not started)
+        self._check_order(source)
         if not started:
             processes = connect(self.accelerator, 1, 1, self.precision)
             seed = self._draw_seed()
@@ -238,7 +265,8 @@ class ContrastiveICA(NetworkEstimator):
         declared = self._beliefs()
         loss = getattr(self, "loss_", self.loss)
         if isinstance(loss, str):
-            loss = build_loss(loss, declared, self.n_components, self.potentials)
+            relaxed = check_relax(self.relax) or ()
+            loss = build_loss(loss, declared, self.n_components, self.potentials, relaxed)
         guarantee = guarantee_of(
             Beliefs.of(world),
             loss,
@@ -274,6 +302,27 @@ class ContrastiveICA(NetworkEstimator):
         check_batch(pairs, self.loss_)
         return score_pairs(self.encoder_, self.loss_, pairs, SCORE_BATCH_SIZE)[0]
 
+    def relatedness(self, X: ArrayLike | Tensor, X_pos: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Return for each pair the probability (N,) that it is related, for ``relax="pairing"``.
+
+        Args:
+            X: Observations (N, ...).
+            X_pos: The positive of each row of X.
+        """
+        check_is_fitted(self, "encoder_")
+        pairing = getattr(self.loss_, "pairing", None)
+        if pairing is None:
+            raise AttributeError(
+                "relatedness needs a model with pairing relaxed: fit with relax=('pairing',); "
+                f"here relaxed_ is {self.relaxed_}"
+            )
+        h, h_pos = (torch.as_tensor(self.transform(part)) for part in (X, X_pos))
+        if h.shape != h_pos.shape:
+            raise ValueError(
+                f"X and X_pos must have equally many rows, got {len(h)} and {len(h_pos)}"
+            )
+        return relatedness(self.loss_, h, h_pos).numpy()
+
     @classmethod
     def load(
         cls,
@@ -305,19 +354,30 @@ class ContrastiveICA(NetworkEstimator):
         recipe = Recipe() if self.recipe is None else self.recipe
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe must be a Recipe or None, got {recipe!r}")
+        relaxed = check_relax(self.relax)
         if not isinstance(self.loss, nn.Module):
-            build_loss(self.loss, beliefs, n, self.potentials)
-        elif self.potentials is not None:
-            raise ValueError("potentials must be None when loss is a module: it brings its own")
+            build_loss(self.loss, beliefs, n, self.potentials, relaxed or ())
+        else:
+            check_relaxable(relaxed or (), self.loss)
+            if self.potentials is not None:
+                raise ValueError("potentials must be None when loss is a module: it brings its own")
         if not isinstance(self.encoder, nn.Module):
             check_one_of("encoder", self.encoder, ENCODERS)
         return recipe, beliefs
+
+    def _check_order(self, source: PairSource) -> None:
+        """Raise an error if dynamics are relaxed for pairs whose positives follow no one map."""
+        if "dynamics" in (check_relax(self.relax) or ()) and not getattr(source, "ordered", True):
+            raise ValueError(
+                "relax must not contain 'dynamics': it needs pairs whose positives follow their "
+                f"anchors by one lag, such as lag=(3, 3) of a recording, got {source!r}"
+            )
 
     def _identity(self, recipe: Recipe) -> dict[str, Any]:
         """Return the parameters that must be the same for a run to be the same."""
         names = (
             *("n_components", "space", "marginal", "conditional", "p"),
-            *("loss", "potentials", "encoder", "lag", "precision"),
+            *("loss", "potentials", "relax", "encoder", "lag", "precision"),
         )
         return {name: getattr(self, name) for name in names} | {"recipe": recipe.to_dict()}
 
@@ -349,6 +409,7 @@ class ContrastiveICA(NetworkEstimator):
             beliefs,
             self.n_components,
             potentials=self.potentials,
+            relax=self.relax,
             processes=processes,
             holds_out=holds_out,
         )
@@ -370,14 +431,22 @@ class ContrastiveICA(NetworkEstimator):
         if isinstance(self.loss, str) and isinstance(self.encoder, str):
             calibration = calibrate(training, encoder, loss, source)
         self.encoder_, self.loss_, self.beliefs_ = encoder, loss, beliefs
+        self.relaxed_, self.gains_ = check_relax(self.relax) or (), {}
+        if training.choice is not None:
+            self.relaxed_ = training.choice.relaxed
+            self.gains_ = {name: tuple(gain) for name, gain in training.choice.gains.items()}
         self.head_ = beliefs.head
         if isinstance(self.encoder, nn.Module):
             self.head_ = head_of(encoder, training.encode(encoder, held_out.x[:256]))
         weights, errors = learned_weights(loss, self.n_components), None
-        if weights is not None and beliefs.space == "sphere":
+        learned: dict[str, Any] = {}
+        if self.relaxed_ or (weights is not None and beliefs.space == "sphere"):
             pairs = Batch.of(source.sample(ERROR_PAIRS, Generator().manual_seed(0)))
             h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
-            errors = weight_errors_of(loss, h, h_pos) if pairs.negatives is None else None
+            if weights is not None and beliefs.space == "sphere" and pairs.negatives is None:
+                errors = weight_errors_of(loss, h, h_pos)
+            learned = measure_relaxations(loss, h, h_pos)
+        self._set_learned(learned)
         guarantee = guarantee_of(
             beliefs,
             loss,
@@ -390,7 +459,17 @@ class ContrastiveICA(NetworkEstimator):
         )
         warned = (warning,) if warning else ()
         objective = training.describe_objective()
+        guarantee = replace(guarantee, learned=describe_relaxations(learned))
         self.guarantee_ = _with_training(guarantee, objective, calibration, warned)
+
+    def _set_learned(self, learned: Mapping[str, Any]) -> None:
+        """Set the attributes that exist for some relaxations only."""
+        self.learned_ = dict(learned)
+        for name in ("related_share_", "related_share_interval_"):
+            self.__dict__.pop(name, None)
+        if "pairing" in learned:
+            self.related_share_ = learned["pairing"]["related_share"]
+            self.related_share_interval_ = tuple(learned["pairing"]["interval"])
 
     def _warn_if_uninformative(self, held_out: Batch) -> None:
         if not has_bound(self.loss_, held_out) or len(held_out) < MIN_PAIRS_TO_HOLD_OUT:
@@ -415,26 +494,40 @@ class ContrastiveICA(NetworkEstimator):
             "guarantee": self.guarantee_.to_dict(),
             "head": self.head_,
             "dtype": str(dtype_of(self.encoder_)).removeprefix("torch."),
+            "relaxed": list(self.relaxed_),
+            "gains": {name: list(gain) for name, gain in self.gains_.items()},
+            "learned": self.learned_,
         }
 
     def _restore_record(self, record: Mapping[str, Any]) -> None:
         self.guarantee_ = Guarantee.from_dict(record["guarantee"])
         self.beliefs_, self.head_ = self._beliefs(), record["head"]
         self._dtype = getattr(torch, record["dtype"])
+        self.relaxed_ = tuple(record["relaxed"])
+        self.gains_ = {name: tuple(gain) for name, gain in record["gains"].items()}
+        self._set_learned(record["learned"])
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         self.history_ = steps_from_tensor(tensors["history"])
         if isinstance(self.encoder, str):
             self.encoder_ = build_encoder(
-                self.encoder, self._shape, self.beliefs_, self.n_components
+                self.encoder,
+                self._shape,
+                self.beliefs_,
+                self.n_components,
+                "factor_scale" in self.relaxed_,
             ).to(self._dtype)
         else:
             self.encoder_ = deepcopy(self.encoder)
         self.encoder_.eval()
         if isinstance(self.loss, str):
-            self.loss_ = build_loss(self.loss, self.beliefs_, self.n_components, self.potentials)
+            self.loss_ = build_loss(
+                self.loss, self.beliefs_, self.n_components, self.potentials, self.relaxed_
+            )
         else:
             self.loss_ = deepcopy(self.loss)
+            if isinstance(self.loss_, ContrastiveLoss):
+                attach(self.loss_, self.relaxed_, self.n_components)
         for prefix, module in (("encoder.", self.encoder_), ("loss.", self.loss_)):
             module.load_state_dict(
                 {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

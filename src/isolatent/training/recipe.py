@@ -153,9 +153,17 @@ class Schedule:
             self.total = min(self.recipe.max_steps, math.ceil(step / (1 - share)))
         return keep
 
-    def restart(self) -> None:
-        """Restart, because another loss is minimised from now on."""
+    def restart(self, step: int | None = None) -> None:
+        """Restart, because another loss is minimised from now on.
+
+        Args:
+            step: The step at which the loss before had levelled off, if it had: a fit that starts
+                from its result gets at most as many steps again.
+        """
         self.__init__(self.recipe)  # type: ignore[misc]
+        if step is not None:
+            self.total = min(2 * step, self.recipe.max_steps)
+            self.cooling_from = self.total - round(self.recipe.cooldown * (self.total - step))
 
     def _on_plateau(self, step: int) -> bool:
         first, best = self._measured[0], self.best

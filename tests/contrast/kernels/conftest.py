@@ -13,8 +13,8 @@ from isolatent.contrast.kernels import PairwiseScores
 from isolatent.contrast.kernels.pairwise_scores import dense_scores
 
 # What numba compiles in the fast tests: each form and each reduction in both precisions, but not
-# each with each, which takes 48 compilations of 4 s (that is the slow test). A form and a reduction
-# share no code beyond the skeleton.
+# each with each, which takes 90 compilations of 4 s (that is the slow test). A form, a reduction
+# and the multipliers of the rows share no code beyond the skeleton.
 COMPILED = {
     torch.float32: {
         None: "row_logsumexp",
@@ -28,6 +28,8 @@ COMPILED = {
     },
     torch.float64: {None: "both_logsumexp", 1: "row_softplus", 1.7: "row_logsumexp"},
 }
+SCALED = {torch.float32: (None, 1, 1.7, 3, 4), torch.float64: (None, 1, 1.7)}
+INPUTS = ("u", "v", "weights", "row_potential", "column_potential", "row_scale")
 
 # Terms below e^-64 = 1.6e-28 count as 0 in float32, which is ε times this.
 NEGLIGIBLE = 2e-21
@@ -44,6 +46,7 @@ class Problem:
     weights: Tensor | None = None
     row_potential: Tensor | None = None
     column_potential: Tensor | None = None
+    row_scale: Tensor | None = None
     skip: Tensor | None = None
 
     @property
@@ -55,8 +58,7 @@ class Problem:
         return (g, h) if self.reduction == "both_logsumexp" else (g,)
 
     def to(self, dtype: torch.dtype) -> "Problem":
-        names = ("u", "v", "weights", "row_potential", "column_potential")
-        given = {k: getattr(self, k) for k in names if getattr(self, k) is not None}
+        given = {k: getattr(self, k) for k in INPUTS if getattr(self, k) is not None}
         return replace(self, **{k: x.to(dtype) for k, x in given.items()})
 
     def scores(self, **inputs: Tensor) -> PairwiseScores:
@@ -76,6 +78,7 @@ def draw(
     scale: float = 1.0,
     weighted: bool = True,
     potentials: bool = True,
+    scaled: bool = False,
     skip: bool = False,
 ) -> Problem:
     """A random problem in float64, exactly representable in float32."""
@@ -85,6 +88,7 @@ def draw(
     w = torch.randn(n, generator=r).mul(0.3).exp()
     a, b = torch.randn(rows, generator=r), torch.randn(columns, generator=r)
     left_out = torch.randint(-1, columns, (rows,), generator=r)
+    m = torch.randn(rows, generator=r).mul(0.5).exp()
     return Problem(
         reduction,
         p,
@@ -93,16 +97,16 @@ def draw(
         w if weighted else None,
         a if potentials else None,
         b if potentials else None,
+        m if scaled else None,
         left_out if skip else None,
     ).to(torch.float64)
 
 
 def evaluate(problem: Problem, engine: str) -> dict[str, Tensor]:
     """Values and gradients by name."""
-    names = ("u", "v", "weights", "row_potential", "column_potential")
     given = {
         k: getattr(problem, k).clone().requires_grad_()
-        for k in names
+        for k in INPUTS
         if getattr(problem, k) is not None
     }
     values = getattr(kernels, problem.reduction)(problem.scores(**given), engine)
@@ -123,11 +127,13 @@ def rounding(problem: Problem, scores: bool = True) -> dict[str, Tensor]:
     Without `scores` S is 1, and what remains is the magnitude of the terms.
     """
     problem = problem.to(torch.float64)
-    u, v, p, w, a, b, _ = problem.scores()
+    u, v, p, w, a, b, m, _ = problem.scores()
+    m = torch.ones_like(u[:, 0]) if m is None else m
     w = torch.ones_like(u[0]) if w is None else w
     x = (u[:, None] - v).abs()
     terms = w * (u[:, None] * v).abs() if p is None else w * x**p
-    size = 1 + terms.sum(-1)
+    d = terms.sum(-1)
+    size = 1 + m[:, None] * d
     size = size if a is None else size + a.abs()[:, None]
     size = size if b is None else size + b.abs()
     size = size if scores else torch.ones_like(size)
@@ -145,19 +151,21 @@ def rounding(problem: Problem, scores: bool = True) -> dict[str, Tensor]:
             values.append(mean.squeeze(dim))
             spread += g[1 - dim].unsqueeze(dim) * share * (size + mean)
     spread = spread + NEGLIGIBLE
+    scaled = m[:, None] * spread
     if p is None:
         errors = {
-            "u": w * (spread @ v.abs()),
-            "v": w * (spread.mT @ u.abs()),
-            "weights": ((spread @ v.abs()) * u.abs()).sum(0),
+            "u": w * (scaled @ v.abs()),
+            "v": w * (scaled.mT @ u.abs()),
+            "weights": ((scaled @ v.abs()) * u.abs()).sum(0),
         }
     else:
-        slope = spread[..., None] * p * x ** (p - 1)
+        slope = scaled[..., None] * p * x ** (p - 1)
         to_u, to_v = slope.sum(1), slope.sum(0)
         centre = u.mean(0)  # numba gets the weights' gradient from those of u and v
         moment = (to_u * (u - centre).abs()).sum(0) + (to_v * (v - centre).abs()).sum(0)
         errors = {"u": w * to_u, "v": w * to_v, "weights": moment / p}
     errors |= {"row_potential": spread.sum(1), "column_potential": spread.sum(0)}
+    errors["row_scale"] = (spread * d).sum(1)
     return {f"value {k}": x for k, x in enumerate(values)} | errors
 
 
@@ -197,4 +205,5 @@ def difference(problem: Problem, engine: str, dtype: torch.dtype) -> dict[str, f
 def lab() -> SimpleNamespace:
     """The functions above (test files cannot import from one another)."""
     functions: list[Callable[..., object]] = [draw, evaluate, excess, difference, Problem]
-    return SimpleNamespace(COMPILED=COMPILED, **{f.__name__: f for f in functions})
+    named = {f.__name__: f for f in functions}
+    return SimpleNamespace(COMPILED=COMPILED, SCALED=SCALED, INPUTS=INPUTS, **named)

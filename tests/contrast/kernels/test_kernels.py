@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ POWERS = (None, 1, 1.5, 1.7, 2, 2.5, 3, 4)
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 600), st.integers(1, 9))
 OPTIONS = st.fixed_dictionaries(
-    {k: st.booleans() for k in ("weighted", "potentials", "skip")} | {"seed": st.integers(0, 99)}
+    {k: st.booleans() for k in ("weighted", "potentials", "scaled", "skip")}
+    | {"seed": st.integers(0, 99)}
 )
 
 
@@ -37,24 +39,27 @@ def test_blockwise_equals_dense(lab, dtype, reduction, p, shape, options):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_numba_equals_dense(lab, dtype, shape, options, data):
     p, reduction = data.draw(st.sampled_from(list(lab.COMPILED[dtype].items())))
+    options["scaled"] &= p in lab.SCALED[dtype]
     check_equal(lab, "numba", dtype, reduction, p, shape, options)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("p", [*POWERS, 1.01, 7.3])
-def test_numba_equals_dense_for_each_form_and_reduction(lab, p, reduction, dtype):
+def test_numba_equals_dense_for_each_form_and_reduction(lab, p, reduction, dtype, scaled):
     for shape in ((1, 1, 1), (5, 3, 2), (33, 300, 7)):
-        options = {"skip": shape[1] > 1, "seed": 4}
+        options = {"scaled": scaled, "skip": shape[1] > 1, "seed": 4}
         check_equal(lab, "numba", dtype, reduction, p, shape, options)
 
 
 @pytest.mark.parametrize("engine", ["dense", "blockwise", "numba"])
 @pytest.mark.parametrize(("p", "reduction"), [(None, 2), (1, 1), (1.7, 0)])
-def test_gradcheck(lab, engine, p, reduction):
-    problem = lab.draw(REDUCTIONS[reduction], p, 4, 5, 3, seed=1, skip=True)
-    names = ("u", "v", "weights", "row_potential", "column_potential")
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradcheck(lab, engine, p, reduction, scaled):
+    problem = lab.draw(REDUCTIONS[reduction], p, 4, 5, 3, seed=1, scaled=scaled, skip=True)
+    names = lab.INPUTS if scaled else lab.INPUTS[:-1]
     inputs = [getattr(problem, k).requires_grad_() for k in names]
 
     def reduce(*inputs):
@@ -64,13 +69,23 @@ def test_gradcheck(lab, engine, p, reduction):
     assert torch.autograd.gradcheck(reduce, inputs)
 
 
+@pytest.mark.parametrize("engine", ["dense", "blockwise", "numba"])
+@pytest.mark.parametrize("p", [None, 1, 1.7, 3])
+def test_multipliers_of_one_change_nothing(lab, engine, p):
+    for dtype in [d for d in TOLERANCE if p in lab.COMPILED[d]]:
+        plain = lab.draw(lab.COMPILED[dtype][p], p, 9, 270, 3, skip=True).to(dtype)
+        got = lab.evaluate(replace(plain, row_scale=torch.ones(9, dtype=dtype)), engine)
+        for name, x in lab.evaluate(plain, engine).items():
+            scale = max(1.0, float(x[x.isfinite()].abs().max()))
+            torch.testing.assert_close(got[name], x, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
 def extremes(lab, reduction, p):
     """Problems at the edge of float32: scores from 1e-6 to 1e12."""
-    ordinary = lab.draw(reduction, p, 60, 300, 6, seed=3)
-    fields = {k: getattr(ordinary, k) for k in ("weights", "row_potential", "column_potential")}
+    ordinary = lab.draw(reduction, p, 60, 300, 6, seed=3, scaled=p in lab.SCALED[torch.float32])
 
     def problem(u, v):
-        return lab.Problem(reduction, p, u, v, **fields)
+        return replace(ordinary, u=u, v=v)
 
     u, v = ordinary.u, ordinary.v
     outlier = v.clone()
@@ -78,9 +93,7 @@ def extremes(lab, reduction, p):
     return {
         "identical rows": problem(torch.ones_like(u), torch.ones_like(v)),
         "scale 1e-6": problem(1e-6 * u, 1e-6 * v),
-        "scale 1e6": lab.Problem(
-            reduction, p, u, v, 1e6 * fields["weights"], *list(fields.values())[1:]
-        ),
+        "scale 1e6": replace(ordinary, weights=1e6 * ordinary.weights),
         "distances 1e4": problem(u * 1e4 ** (1 / (p or 2)), v * 1e4 ** (1 / (p or 2))),
         "offset 100": problem(u + 100, v + 100),
         "one outlier": problem(u, outlier),
@@ -148,6 +161,16 @@ def test_engines_are_chosen_by_device_and_errors_name_both():
         ),
         ({"row_potential": torch.zeros(3)}, ValueError, r"row_potential must have shape \(2,\)"),
         ({"column_potential": torch.zeros(2)}, ValueError, r"column_potential must have shape"),
+        ({"row_scale": torch.ones(3)}, ValueError, r"row_scale must have shape \(2,\), got \(3,\)"),
+        ({"row_scale": torch.ones(2).double()}, TypeError, "row_scale must be .*float32, got"),
+        *(
+            (
+                {"row_scale": torch.tensor([1.0, bad])},
+                ValueError,
+                f"row_scale must be positive and finite, got {bad} at 1",
+            )
+            for bad in (0.0, -2.0, torch.inf, torch.nan)
+        ),
         ({"skip": torch.tensor([0, 3])}, ValueError, r"skip must be -1 or a column below 3"),
         ({"skip": torch.tensor([0.0, 1.0])}, TypeError, "skip must be .*int64, got .*float32"),
         ({"p": 0.5}, ValueError, "p must be a finite number >= 1, got 0.5"),

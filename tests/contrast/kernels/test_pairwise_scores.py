@@ -7,13 +7,13 @@ import torch
 
 
 def score(problem, i, j):
-    u, v, p, w, a, b, _ = (
+    u, v, p, w, a, b, m, _ = (
         x.tolist() if isinstance(x, torch.Tensor) else x for x in problem.scores()
     )
     terms = zip(w, u[i], v[j], strict=True)
     if p is None:
-        return sum(c * x * y for c, x, y in terms) - a[i] - b[j]
-    return -sum(c * abs(x - y) ** p for c, x, y in terms) - a[i] - b[j]
+        return m[i] * sum(c * x * y for c, x, y in terms) - a[i] - b[j]
+    return -m[i] * sum(c * abs(x - y) ** p for c, x, y in terms) - a[i] - b[j]
 
 
 def logsumexp(values):
@@ -23,7 +23,7 @@ def logsumexp(values):
 @pytest.mark.parametrize("p", [None, 1, 1.7, 2, 3])
 def test_values_by_explicit_loops(lab, p):
     for reduction in ("row_logsumexp", "row_softplus", "both_logsumexp"):
-        problem = lab.draw(reduction, p, 4, 3, 2, skip=True, seed=2)
+        problem = lab.draw(reduction, p, 4, 3, 2, scaled=True, skip=True, seed=2)
         skip = problem.skip.tolist()
         assert -1 in skip
         s = {(i, j): score(problem, i, j) for i in range(4) for j in range(3) if j != skip[i]}

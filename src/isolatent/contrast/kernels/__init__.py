@@ -1,13 +1,15 @@
 r"""Reductions over all pairs of codes, without an array of all pairs.
 
-A `PairwiseScores` holds what defines the scores :math:`s_{ij} = -d(u_i, v_j) - a_i - b_j`, where d
-is :math:`-\sum_k w_k u_k v_k` for ``p=None`` and :math:`\sum_k w_k |u_k - v_k|^p` for p >= 1.
+A `PairwiseScores` holds what defines the scores :math:`s_{ij} = -m_i d(u_i, v_j) - a_i - b_j`,
+where d is :math:`-\sum_k w_k u_k v_k` for ``p=None`` and :math:`\sum_k w_k |u_k - v_k|^p` for
+p >= 1.
 
 * `row_logsumexp` is :math:`\log\sum_j e^{s_{ij}}`,
 * `row_softplus` is :math:`\sum_j \log(1 + e^{s_{ij}})`,
 * `both_logsumexp` is the log-sum-exp over columns and over rows, in one pass instead of two.
 
-Gradients flow to u, v, the weights and both potentials. The engines compute the same numbers:
+Gradients flow to u, v, the weights w, the potentials a and b, and the multipliers m. The engines
+compute the same numbers:
 
 | engine | where | memory |
 |---|---|---|

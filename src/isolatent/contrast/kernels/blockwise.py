@@ -55,16 +55,22 @@ def _power_(x: Tensor, q: float) -> Tensor:
     return x.pow_(q)
 
 
-def _scores(scores: PairwiseScores, rows: slice) -> Tensor:
-    """Return the scores of one tile of rows (rows, M)."""
-    u, v, p, w, a, b, skip = scores
+def _terms(scores: PairwiseScores, rows: slice) -> Tensor:
+    """Return -d of one tile of rows (rows, M)."""
+    u, v, p, w, *_ = scores
     if p is None:
-        s = (u[rows] if w is None else u[rows] * w) @ v.mT
-    else:
-        s = u.new_zeros(rows.stop - rows.start, len(v))
-        for k in range(u.shape[1]):
-            power = _power_(u[rows, k, None] - v[:, k], p)
-            s.sub_(power if w is None else power.mul_(w[k]))
+        return (u[rows] if w is None else u[rows] * w) @ v.mT
+    terms = u.new_zeros(rows.stop - rows.start, len(v))
+    for k in range(u.shape[1]):
+        power = _power_(u[rows, k, None] - v[:, k], p)
+        terms.sub_(power if w is None else power.mul_(w[k]))
+    return terms
+
+
+def _scores(scores: PairwiseScores, rows: slice, terms: Tensor) -> Tensor:
+    """Return the scores of one tile of rows; without a `row_scale`, `terms` are overwritten."""
+    _, _, _, _, a, b, m, skip = scores
+    s = terms if m is None else terms * m[rows, None]
     if a is not None:
         s.sub_(a[rows, None])
     if b is not None:
@@ -91,7 +97,7 @@ def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor,
     top, total = scores.u.new_full((rows,), lowest), scores.u.new_zeros(rows)
     column_top, column_total = scores.u.new_full((columns,), lowest), scores.u.new_zeros(columns)
     for tile in _tiles(scores):
-        s = _scores(scores, tile)
+        s = _scores(scores, tile, _terms(scores, tile))
         if reduction == "row_softplus":
             total[tile] = torch.logaddexp(s, s.new_zeros(())).sum(1)
             continue
@@ -129,20 +135,25 @@ def backward(
     reduction: Reduction, scores: PairwiseScores, state: State, upstream: Sequence[Tensor]
 ) -> Gradients:
     """Return the gradients to all inputs, computed one tile at a time."""
-    u, v, p, w, a, b, _ = scores
+    u, v, p, w, a, b, m, _ = scores
     gu, gv, gw = torch.zeros_like(u), torch.zeros_like(v), torch.zeros_like(u[0])
-    ga, gb = u.new_zeros(len(u)), u.new_zeros(len(v))
+    ga, gb, gm = u.new_zeros(len(u)), u.new_zeros(len(v)), u.new_zeros(len(u))
     for rows in _tiles(scores):
-        c = _slopes_(reduction, _scores(scores, rows), rows, state, upstream)
+        terms = _terms(scores, rows)
+        c = _slopes_(reduction, _scores(scores, rows, terms), rows, state, upstream)
         ga[rows] = -c.sum(1)
         gb -= c.sum(0)
+        if m is not None:
+            gm[rows] = terms.mul_(c).sum(1)
+            c.mul_(m[rows, None])
+        del terms  # no fifth tile beside the four below
         if p is None:  # s = Σ_k w_k u_k v_k
             pulled = c @ v
             gu[rows] = pulled if w is None else pulled * w
             gv += c.mT @ (u[rows] if w is None else u[rows] * w)
             gw += (u[rows] * pulled).sum(0)
             continue
-        for k in range(u.shape[1]):  # s = -Σ_k w_k |x|^p with x = u_k - v_k
+        for k in range(u.shape[1]):  # s = -Σ_k w_k |x|^p with x = u_k - v_k, m being in c
             x = u[rows, k, None] - v[:, k]
             slope = x * c if p == 2 else x.sign().mul_(c)  # c |x|^(p-1) sign(x)
             if p not in (1, 2):
@@ -159,4 +170,5 @@ def backward(
         None if w is None else gw,
         None if a is None else ga,
         None if b is None else gb,
+        None if m is None else gm,
     )

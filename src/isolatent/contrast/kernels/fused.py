@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.extending import overload
 
 from isolatent.contrast.kernels import arithmetic, forms
@@ -48,8 +48,8 @@ CHUNK = 64  # blocks of rows whose gradient to v is summed before it joins the t
 
 
 @njit(**SUMS)
-def _scores(form, u, a, i, v, b, w, tile, s):
-    """Write the scores of rows i to i + 3 against one tile into s."""
+def _start(a, i, b, tile, s):
+    """Write -a - b of rows i to i + 3 and one tile into s."""
     one, two, three = TILE, 2 * TILE, 3 * TILE
     a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
     for j in range(TILE):
@@ -58,6 +58,12 @@ def _scores(form, u, a, i, v, b, w, tile, s):
         s[one + j] = x - a1
         s[two + j] = x - a2
         s[three + j] = x - a3
+
+
+@njit(**SUMS)
+def _subtract_all(form, u, i, v, w, tile, s):
+    """Subtract the distances of rows i to i + 3 to one tile from s."""
+    one, two, three = TILE, 2 * TILE, 3 * TILE
     for k in range(0, u.shape[1], 2):  # two coordinates at a time halve the loads and stores of s
         w0, w1 = w[k], w[k + 1]
         u00, u10, u20, u30 = u[i, k], u[i + 1, k], u[i + 2, k], u[i + 3, k]
@@ -68,6 +74,55 @@ def _scores(form, u, a, i, v, b, w, tile, s):
             s[one + j] += score(form, u10, x, w0) + score(form, u11, y, w1)
             s[two + j] += score(form, u20, x, w0) + score(form, u21, y, w1)
             s[three + j] += score(form, u30, x, w0) + score(form, u31, y, w1)
+
+
+# A power with a general exponent costs as much as ten multiplications, and score and slope need the
+# same power. The backward pass of `LpForm` therefore stores the powers of a block in `kept`.
+
+
+def _subtract_distances(form, u, i, v, w, tile, s, kept):
+    """Subtract the distances of rows i to i + 3 to one tile from s; `kept` may be None."""
+
+
+@overload(_subtract_distances, jit_options=SUMS, strict=False)
+def _subtract_distances_overload(form, u, i, v, w, tile, s, kept):
+    def plain(form, u, i, v, w, tile, s, kept):
+        _subtract_all(form, u, i, v, w, tile, s)
+
+    def keeping(form, u, i, v, w, tile, s, kept):
+        for r in range(ROWS):
+            for k in range(u.shape[1]):
+                for j in range(TILE):
+                    x = abs(u[i + r, k] - v[tile, k, j])
+                    y = power(x, form.q, form.coarse)
+                    kept[r, k, j] = y
+                    s[r * TILE + j] -= (w[k] * x) * y
+
+    return keeping if form.instance_class is LpForm and kept != types.none else plain
+
+
+@njit(**SUMS)
+def _scores(form, u, a, m, i, v, b, w, tile, s, terms, kept):
+    """Write the scores of rows i to i + 3 against one tile into s.
+
+    With multipliers m, -d is written into `terms`, which may be s; without, numba drops the branch.
+    """
+    if m is None:
+        _start(a, i, b, tile, s)
+        _subtract_distances(form, u, i, v, w, tile, s, kept)
+    else:
+        one, two, three = TILE, 2 * TILE, 3 * TILE
+        for j in range(ROWS * TILE):
+            terms[j] = like(0, m[i])
+        _subtract_distances(form, u, i, v, w, tile, terms, kept)
+        a0, a1, a2, a3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+        m0, m1, m2, m3 = m[i], m[i + 1], m[i + 2], m[i + 3]
+        for j in range(TILE):
+            x = -b[tile, j]
+            s[j] = m0 * terms[j] + (x - a0)
+            s[one + j] = m1 * terms[one + j] + (x - a1)
+            s[two + j] = m2 * terms[two + j] + (x - a2)
+            s[three + j] = m3 * terms[three + j] + (x - a3)
 
 
 @njit(**SUMS)
@@ -218,6 +273,17 @@ def _weigh_block(reduction, i, tile, s, top, g, column_top, h, ga, gb):
 
 
 @njit(**SUMS)
+def _scale_row(m, at, terms, c):
+    """Multiply c = dL/ds of one row of a block by m, and return dL/dm."""
+    total = like(0, m)
+    for j in range(TILE):
+        x = c[at + j]
+        total += x * terms[at + j]
+        c[at + j] = m * x
+    return total
+
+
+@njit(**SUMS)
 def _gradients(form, u, i, v, tile, c, gu, gv):
     """Add the gradients of four rows and one tile, given c = dL/ds (without the factor p w)."""
     one, two, three = TILE, 2 * TILE, 3 * TILE
@@ -239,33 +305,6 @@ def _gradients(form, u, i, v, tile, c, gu, gv):
         gu[i + 1, k] += g1
         gu[i + 2, k] += g2
         gu[i + 3, k] += g3
-
-
-# A power with a general exponent costs as much as ten multiplications, and score and slope need the
-# same power. The backward pass of `LpForm` therefore stores the powers of a block.
-
-
-def _scores_again(form, u, a, i, v, b, w, tile, s, kept):
-    """Compute `_scores` in the backward pass, and store the powers of `LpForm`."""
-
-
-@overload(_scores_again, jit_options=SUMS, strict=False)
-def _scores_again_overload(form, u, a, i, v, b, w, tile, s, kept):
-    def plain(form, u, a, i, v, b, w, tile, s, kept):
-        _scores(form, u, a, i, v, b, w, tile, s)
-
-    def keeping(form, u, a, i, v, b, w, tile, s, kept):
-        for r in range(ROWS):
-            for j in range(TILE):
-                s[r * TILE + j] = -b[tile, j] - a[i + r]
-            for k in range(u.shape[1]):
-                for j in range(TILE):
-                    x = abs(u[i + r, k] - v[tile, k, j])
-                    y = power(x, form.q, form.coarse)
-                    kept[r, k, j] = y
-                    s[r * TILE + j] -= (w[k] * x) * y
-
-    return keeping if form.instance_class is LpForm else plain
 
 
 def _gradients_again(form, u, i, v, tile, c, gu, gv, kept):
@@ -300,23 +339,25 @@ def _kernels(sources: int) -> tuple[Any, Any]:
 
     @njit(error_model="numpy", nogil=True, cache=True)
     def forward_rows(
-        form, reduction, first, last, u, a, v, b, w, skip, top, total, column_top, column_total
+        form, reduction, first, last, u, a, m, v, b, w, skip, top, total, column_top, column_total
     ):
         _ = sources
         s = np.empty(ROWS * TILE, u.dtype)
         for tile in range(len(v)):
             for block in range(first, last):
                 i = block * ROWS
-                _scores(form, u, a, i, v, b, w, tile, s)
+                _scores(form, u, a, m, i, v, b, w, tile, s, s, None)
                 _exclude(i, skip, tile, s)
                 _reduce_block(reduction, i, tile, s, top, total, column_top, column_total)
 
     @njit(error_model="numpy", nogil=True, cache=True)
     def backward_rows(
-        form, reduction, first, last, u, a, v, b, w, skip, top, g, column_top, h, gu, ga, gv, gb
+        form, reduction, first, last, u, a, m, v, b, w, skip, top, g, column_top, h, gradients
     ):
         _ = sources
+        gu, ga, gm, gv, gb = gradients
         s = np.empty(ROWS * TILE, u.dtype)
+        terms = s if m is None else np.empty_like(s)
         kept = np.empty((ROWS, u.shape[1], TILE), u.dtype)
         pv = np.empty((v.shape[1], TILE), u.dtype)
         pb = np.empty(TILE, u.dtype)
@@ -326,9 +367,12 @@ def _kernels(sources: int) -> tuple[Any, Any]:
                 pb[:] = 0
                 for block in range(chunk, min(chunk + CHUNK, last)):
                     i = block * ROWS
-                    _scores_again(form, u, a, i, v, b, w, tile, s, kept)
+                    _scores(form, u, a, m, i, v, b, w, tile, s, terms, kept)
                     _exclude(i, skip, tile, s)
                     _weigh_block(reduction, i, tile, s, top, g, column_top, h, ga, pb)
+                    if m is not None:
+                        for r in range(ROWS):
+                            gm[i + r] += _scale_row(m[i + r], r * TILE, terms, s)
                     _gradients_again(form, u, i, v, tile, s, gu, pv, kept)
                 for j in range(TILE):
                     gb[tile, j] += pb[j]
@@ -341,9 +385,9 @@ def _kernels(sources: int) -> tuple[Any, Any]:
 
 _FILES = (arithmetic.__file__, forms.__file__, __file__)
 
-#: Both process the blocks of rows from `first` to `last` and release the GIL. `forward_rows` fills
-#: (top, total). `backward_rows` adds to gu and ga of its rows, and to gv and gb, which no other
-#: thread may use.
+#: Both process the blocks of rows from `first` to `last` and release the GIL. m is None for
+#: multipliers of 1, and compiled apart. `forward_rows` fills (top, total). `backward_rows` adds to
+#: gu, ga and gm of its rows, and to gv and gb, which no other thread may use.
 forward_rows, backward_rows = _kernels(
     zlib.crc32(b"".join(Path(name).read_bytes() for name in _FILES))
 )

@@ -46,6 +46,7 @@ class Packed(NamedTuple):
 
     u: Array  # (rows, n), n rounded up to an even number
     a: Array  # (rows,)
+    m: Array | None  # (rows,)
     v: Array  # (tiles, n, TILE)
     b: Array  # (tiles, TILE)
     w: Array  # (n,)
@@ -84,10 +85,14 @@ def _pack(scores: PairwiseScores) -> Packed:
     a, b = np.full(height, np.inf, dtype), np.full(tiles * TILE, np.inf, dtype)
     a[:rows] = 0 if scores.row_potential is None else scores.row_potential.numpy()
     b[:columns] = 0 if scores.column_potential is None else scores.column_potential.numpy()
+    m = None
+    if scores.row_scale is not None:
+        m = np.ones(height, dtype)
+        m[:rows] = scores.row_scale.numpy()
     skip = np.full(height, -1, np.int64)
     skip[:rows] = -1 if scores.skip is None else scores.skip.numpy()
     packed_v = np.ascontiguousarray(v.reshape(tiles, TILE, width).transpose(0, 2, 1))
-    return Packed(u, a, packed_v, b.reshape(tiles, TILE), w, skip)
+    return Packed(u, a, m, packed_v, b.reshape(tiles, TILE), w, skip)
 
 
 def _refuse_nonfinite(scores: PairwiseScores) -> None:
@@ -97,7 +102,7 @@ def _refuse_nonfinite(scores: PairwiseScores) -> None:
         if bad.any():
             row = int(bad.nonzero()[0])
             raise ValueError(f"{name} must be finite, got nan or inf in row {row}")
-    for name in ("weights", "row_potential", "column_potential"):
+    for name in ("weights", "row_potential", "column_potential", "row_scale"):
         x = getattr(scores, name)
         if x is not None and bool(x.isnan().any()):
             raise ValueError(f"{name} must not be nan, got nan at {int(x.isnan().nonzero()[0])}")
@@ -153,14 +158,14 @@ def backward(
     if reduction == "both_logsumexp":
         h.ravel()[:columns] = upstream[1].numpy()
         column_top, h = state.column_top, _quotient(h, state.column_total)
-    gu, ga = np.zeros_like(packed.u), np.zeros_like(packed.a)
+    gu, ga, gm = np.zeros_like(packed.u), np.zeros_like(packed.a), np.zeros_like(packed.a)
     gv = np.zeros((threads, *packed.v.shape), gu.dtype)
     gb = np.zeros((threads, *packed.b.shape), gu.dtype)
 
     def work(t: int, first: int, last: int) -> None:
         backward_rows(
             *(state.form, block_reduction, first, last, *packed),
-            *(state.top, g, column_top, h, gu, ga, gv[t], gb[t]),
+            *(state.top, g, column_top, h, (gu, ga, gm, gv[t], gb[t])),
         )
 
     map_ranges(work, len(packed.u) // ROWS, threads)
@@ -174,6 +179,7 @@ def backward(
         weights,
         None if scores.row_potential is None else torch.from_numpy(ga[:rows]),
         None if scores.column_potential is None else torch.from_numpy(gb.sum(0).ravel()[:columns]),
+        None if scores.row_scale is None else torch.from_numpy(gm[:rows]),
     )
 
 
@@ -184,7 +190,8 @@ def _weighted(
 
     s = Σ_k w_k u_k v_k is linear in u, so dL/dw_k = Σ_i u_ik gu_ik. And |x|^p is homogeneous in
     (u, v): by Euler's identity dL/dw_k = Σ_i gu_ik u_ik + Σ_j gv_jk v_jk with the given gradients.
-    A common shift of u and v changes nothing, so they are centred, and summed in float64.
+    Both hold with multipliers of the rows, which the given gradients include. A common shift of u
+    and v changes nothing, so they are centred, and summed in float64.
     """
     p, w = scores.p, scores.weights
     if p is None:

@@ -19,7 +19,7 @@ Reduction = Literal["row_logsumexp", "row_softplus", "both_logsumexp"]
 
 
 class PairwiseScores(NamedTuple):
-    r"""The scores :math:`s_{ij} = -d(u_i, v_j) - a_i - b_j`, not yet computed.
+    r"""The scores :math:`s_{ij} = -m_i d(u_i, v_j) - a_i - b_j`, not yet computed.
 
     Attributes:
         u: Rows (B, n), float32 or float64.
@@ -29,6 +29,7 @@ class PairwiseScores(NamedTuple):
         weights: w > 0 (n,); None for 1.
         row_potential: a (B,); None for 0.
         column_potential: b (M,); None for 0.
+        row_scale: Multipliers m > 0 of the distances of each row (B,); None for 1.
         skip: For each row the index of one column to leave out, or -1 (B,), int64; None for -1.
     """
 
@@ -38,12 +39,13 @@ class PairwiseScores(NamedTuple):
     weights: Tensor | None = None
     row_potential: Tensor | None = None
     column_potential: Tensor | None = None
+    row_scale: Tensor | None = None
     skip: Tensor | None = None
 
 
 def check_scores(scores: PairwiseScores) -> PairwiseScores:
     """Return the scores with p as a float, if shapes, dtypes, devices and values are valid."""
-    u, v, p, weights, row_potential, column_potential, skip = scores
+    u, v, p, weights, row_potential, column_potential, row_scale, skip = scores
     if u.dtype not in (torch.float32, torch.float64):
         raise TypeError(f"u must be a tensor of float32 or float64, got {u.dtype}")
     if u.ndim != 2 or v.ndim != 2 or u.shape[1] != v.shape[1] or 0 in (*u.shape, *v.shape):
@@ -56,6 +58,7 @@ def check_scores(scores: PairwiseScores) -> PairwiseScores:
         ("weights", weights, u.shape[1:], u.dtype),
         ("row_potential", row_potential, u.shape[:1], u.dtype),
         ("column_potential", column_potential, v.shape[:1], u.dtype),
+        ("row_scale", row_scale, u.shape[:1], u.dtype),
         ("skip", skip, u.shape[:1], torch.int64),
     )
     for name, x, shape, dtype in expected:
@@ -70,6 +73,13 @@ def check_scores(scores: PairwiseScores) -> PairwiseScores:
     if u.device.type == "cpu":  # reading values from another device would wait for it
         if weights is not None and not bool(((weights > 0) & weights.isfinite()).all()):
             raise ValueError(f"weights must be positive and finite, got {weights.tolist()}")
+        if row_scale is not None:
+            bad = ~((row_scale > 0) & row_scale.isfinite())
+            if bool(bad.any()):
+                row = int(bad.nonzero()[0])
+                raise ValueError(
+                    f"row_scale must be positive and finite, got {row_scale[row].item()} at {row}"
+                )
         if skip is not None and not bool(((skip >= -1) & (skip < len(v))).all()):
             raise ValueError(f"skip must be -1 or a column below {len(v)}, got {skip.tolist()}")
     return scores if p is None else scores._replace(p=check_real("p", p, at_least=1))
@@ -77,9 +87,11 @@ def check_scores(scores: PairwiseScores) -> PairwiseScores:
 
 def dense_scores(scores: PairwiseScores) -> Tensor:
     """Return all scores (B, M), with -inf for the pairs left out."""
-    u, v, p, weights, row_potential, column_potential, skip = scores
+    u, v, p, weights, row_potential, column_potential, row_scale, skip = scores
     w = torch.ones_like(u[0]) if weights is None else weights
     s = (w * u) @ v.mT if p is None else -(w * (u[:, None] - v).abs() ** p).sum(-1)
+    if row_scale is not None:
+        s = s * row_scale[:, None]
     if row_potential is not None:
         s = s - row_potential[:, None]
     if column_potential is not None:

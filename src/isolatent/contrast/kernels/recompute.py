@@ -21,10 +21,14 @@ class Gradients(NamedTuple):
     weights: Tensor | None
     row_potential: Tensor | None
     column_potential: Tensor | None
+    row_scale: Tensor | None
 
 
 class Engine(Protocol):
-    """A module with a forward and a backward pass, and a state in between without B × M array."""
+    """A module with a forward and a backward pass, and a state in between without B × M array.
+
+    Scores with p=None come without `row_scale`, which `reduce_recomputed` multiplies into u.
+    """
 
     def forward(
         self, reduction: Reduction, scores: PairwiseScores
@@ -98,5 +102,7 @@ def reduce_recomputed(
     name: str, engine: Engine, reduction: Reduction, scores: PairwiseScores
 ) -> tuple[Tensor, ...]:
     """Return the values of a reduction, differentiable once in all floating inputs."""
+    if scores.p is None and scores.row_scale is not None:
+        scores = scores._replace(u=scores.u * scores.row_scale[:, None], row_scale=None)
     u, v, p, *rest = scores
     return _Recompute.apply(name, engine, reduction, p, u, v, *rest)

@@ -1,0 +1,191 @@
+"""Choose relaxations during training, by what they gain on held-out pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import Generator, Tensor, nn
+
+from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
+from isolatent.pairs import Batch, FinitePairSource, PairSource
+from isolatent.theory import RELAXATIONS, Beliefs
+from isolatent.training.recipe import MIN_WARMUPS
+from isolatent.training.relaxing import Gain, compare_relaxations, relaxations_of
+
+if TYPE_CHECKING:
+    from isolatent.training.contrastive import ContrastiveTraining
+
+__all__ = ["RelaxationChoice", "candidates_for"]
+
+PAIRS = 16_384  # that relaxations are fitted with
+EARLY_WARMUPS = 2  # after which relaxations without which factors are lost are compared
+LATE_SHARE = 0.4  # of the steps allowed, after which all are compared at the latest
+MAX_CHOSEN = 3
+
+
+def candidates_for(loss: nn.Module, beliefs: Beliefs, source: PairSource) -> tuple[str, ...]:
+    """Return the relaxations that can change what a loss says of pairs.
+
+    Args:
+        loss: The loss as declared.
+        beliefs: What is believed about the world.
+        source: Source of pairs; ``ordered = False`` excludes dynamics.
+    """
+    if not isinstance(loss, ContrastiveLoss):
+        raise ValueError(f"relax must be () for the loss {type(loss).__name__}, got 'auto'")
+    excluded = {*loss.undefined, *relaxations_of(loss)}
+    potentials = (loss.potential, loss.potential_pos)
+    if "potential" in loss.undefined or all(isinstance(m, NetworkPotential) for m in potentials):
+        excluded.add("marginal")
+    learned = getattr(loss.similarity, "log_weights", None)
+    if beliefs.head == "free" or (learned is not None and learned.ndim == 1):
+        excluded.add("factor_scale")
+    if not getattr(source, "ordered", True):
+        excluded.add("dynamics")
+    return tuple(name for name in RELAXATIONS if name not in excluded)
+
+
+class RelaxationChoice:
+    """The choice of relaxations in a run: when to compare them, and what to continue with.
+
+    Relaxations are compared on the codes of the network as it is: once early, those without which
+    a network loses factors and has to start anew (dynamics, and weights of the codes on a sphere),
+    and all of them each time the held-out loss has levelled off. The best is added if its gain is
+    significant, and training goes on, until none is.
+
+    Args:
+        candidates: Names of relaxations.
+        source: Source of the pairs to compare them with.
+        network: The untrained network.
+        loss: The loss as declared.
+        n_components: Number of codes.
+        may_lose_factors: Whether a network without weights of the codes may lose factors, on a
+            sphere.
+        saturated_loss: Returns the loss to continue with where the loss with some relaxations is
+            saturated, if there is one.
+
+    Attributes:
+        relaxed: Relaxations that were chosen, in this order.
+        gains: Held-out gains, by name: of a chosen relaxation when it was chosen, of the others
+            when they were compared last.
+        is_open: Whether there will be another comparison.
+    """
+
+    def __init__(
+        self,
+        candidates: Sequence[str],
+        source: PairSource,
+        network: nn.Module,
+        loss: nn.Module,
+        n_components: int,
+        *,
+        may_lose_factors: bool,
+        saturated_loss: Callable[[Sequence[str]], nn.Module | None] | None = None,
+    ) -> None:
+        self.candidates, self.source = tuple(candidates), source
+        self.n_components, self.may_lose_factors = n_components, may_lose_factors
+        self.saturated_loss = saturated_loss
+        self.initial = [_copy_state(module) for module in (network, loss)]
+        self.relaxed: tuple[str, ...] = ()
+        self.gains: dict[str, Gain] = {}
+        self.is_open = bool(candidates)
+        self.compared_early = False
+
+    def consider(self, training: ContrastiveTraining, held_out: Batch, step: int) -> None:
+        """Compare relaxations if it is time to.
+
+        Args:
+            training: The run, whose held-out loss was just measured.
+            held_out: Held-out pairs.
+            step: The number of the step.
+        """
+        if not self.is_open:
+            return
+        if training.saturated_at is not None:  # the loss as declared says nothing any more
+            self.is_open = False
+            return
+        recipe, schedule = training.recipe, training.schedule
+        early, late = EARLY_WARMUPS * recipe.warmup, schedule.cooling_from
+        if not self.relaxed:  # codes of a network that is hardly trained say little
+            share = round(LATE_SHARE * recipe.max_steps)
+            late = min(late, max(MIN_WARMUPS * recipe.warmup, share))
+        left = [name for name in self.candidates if name not in self.relaxed]
+        anew = [name for name in left if self._starts_anew(name)]
+        if anew and not self.compared_early and early <= step < late:
+            self.compared_early = True
+            self._compare(training, anew, held_out, step, early=True)
+        elif step >= late:
+            self.is_open = self._compare(training, left, held_out, step)
+        if len(self.relaxed) == min(MAX_CHOSEN, len(self.candidates)):
+            self.is_open = False
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as plain data."""
+        return {
+            "relaxed": list(self.relaxed),
+            "gains": {name: list(gain) for name, gain in self.gains.items()},
+            "is_open": self.is_open,
+            "compared_early": self.compared_early,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state` returned."""
+        self.relaxed = tuple(state["relaxed"])
+        self.gains = {name: Gain(*gain) for name, gain in state["gains"].items()}
+        self.is_open, self.compared_early = state["is_open"], state["compared_early"]
+
+    def _starts_anew(self, name: str) -> bool:
+        return name == "dynamics" or (name == "factor_scale" and self.may_lose_factors)
+
+    def _pairs(self, held_out: Batch) -> tuple[Batch, Batch]:
+        """Return pairs to fit with, and others to compare with; an endless source has more."""
+        if isinstance(self.source, FinitePairSource):
+            count = min(PAIRS, len(self.source))
+            return Batch.of(self.source.sample(count, Generator().manual_seed(0))), held_out
+        first, second = (
+            Batch.of(self.source.sample(PAIRS, Generator().manual_seed(seed))) for seed in (0, 1)
+        )
+        return first, second
+
+    def _compare(
+        self,
+        training: ContrastiveTraining,
+        names: Sequence[str],
+        held_out: Batch,
+        step: int,
+        early: bool = False,
+    ) -> bool:
+        """Compare relaxations, continue with the best if it gains, and return whether it does."""
+        network, loss = training.measured_network, training.modules["loss"]
+        assert isinstance(loss, ContrastiveLoss)
+        codes, held = (
+            (training.encode(network, part.x), training.encode(network, part.x_pos))
+            for part in self._pairs(held_out)
+        )
+        gains, losses = compare_relaxations(loss, names, codes, held, early=early)
+        self.gains |= gains
+        best = max(gains, key=lambda name: gains[name].mean)
+        if not gains[best].is_significant:
+            return False
+        self.relaxed = (*self.relaxed, best)
+        training.relax([best], self.n_components)
+        if self._starts_anew(best):
+            training.network.load_state_dict(self.initial[0], strict=False)
+            loss.load_state_dict(self.initial[1], strict=False)
+            if isinstance(loss.dynamics, LinearDynamics):
+                pairs = self._pairs(held_out)[0]
+                loss.dynamics.start(
+                    *(training.encode(training.network, part) for part in (pairs.x, pairs.x_pos))
+                )
+            training.start_anew()
+        else:
+            training.network.load_state_dict(network.state_dict())
+            loss.load_state_dict(losses[best].state_dict())
+            training.schedule.restart(step)
+        training.best = None
+        return True
+
+
+def _copy_state(module: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in module.state_dict().items()}

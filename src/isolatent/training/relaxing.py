@@ -1,0 +1,350 @@
+"""Relax assumptions about the pairs: attach learned parts to a loss, or choose them by pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Generator, Tensor, nn
+
+from isolatent.contrast import (
+    AnchorScale,
+    ConstantPotential,
+    ContrastiveLoss,
+    FactorScale,
+    LinearDynamics,
+    NetworkPotential,
+    Pairing,
+)
+from isolatent.theory import RELAXATIONS
+
+__all__ = [
+    "AUTO",
+    "Gain",
+    "attach",
+    "check_relax",
+    "check_relaxable",
+    "compare_relaxations",
+    "describe_relaxations",
+    "measure_relaxations",
+    "needs_potentials",
+    "relatedness",
+    "relaxations_of",
+]
+
+AUTO = "auto"
+BUILDERS: dict[str, Callable[[int], nn.Module]] = {
+    "pairing": lambda n: Pairing(),
+    "anchor_scale": AnchorScale,
+    "factor_scale": FactorScale,
+    "dynamics": LinearDynamics,
+}
+NEED_POTENTIALS = ("anchor_scale", "marginal", "dynamics")
+PROBE_BATCH_SIZE, PROBE_STEPS = 512, 200
+PROBE_RATE, PROBE_LOG_RATE = 0.02, 0.1  # of networks, and of logarithms
+# Held-out batches, over which gains are compared; of few pairs smaller ones, since two values have
+# no useful standard error.
+GAIN_BATCH_SIZE, MIN_GAIN_BATCHES = 256, 8
+STANDARD_ERRORS, MIN_GAIN = 4.0, 0.02  # that a gain must exceed, the latter in nats
+
+
+def check_relax(relax: Any) -> tuple[str, ...] | None:
+    """Return the relaxations in their usual order; None for ``"auto"``.
+
+    Args:
+        relax: ``"auto"``, or names of relaxations.
+
+    Example:
+        >>> check_relax(["marginal", "pairing"])
+        ('pairing', 'marginal')
+    """
+    if isinstance(relax, str) and relax == AUTO:
+        return None
+    known = ", ".join(map(repr, RELAXATIONS))
+    if isinstance(relax, str) or not isinstance(relax, Iterable):
+        raise ValueError(f"relax must be 'auto' or a tuple of names from {known}, got {relax!r}")
+    names = list(relax)
+    for name in names:
+        if name not in RELAXATIONS:
+            raise ValueError(f"relax must be 'auto' or names from {known}, got {name!r}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"relax must not name a relaxation twice, got {names}")
+    return tuple(name for name in RELAXATIONS if name in names)
+
+
+def check_relaxable(names: Sequence[str], loss: nn.Module) -> None:
+    """Raise an error if a loss cannot take one of the relaxations, or has it already."""
+    for name in names:
+        slot = "potential" if name == "marginal" else name
+        if not isinstance(loss, ContrastiveLoss) or slot in loss.undefined:
+            raise ValueError(
+                f"relax must not contain {name!r}: {type(loss).__name__} cannot take it"
+            )
+        if name != "marginal" and getattr(loss, slot) is not None:
+            raise ValueError(f"relax must not contain {name!r}: the given loss already has it")
+
+
+def needs_potentials(names: Sequence[str]) -> bool:
+    """Return whether one of the relaxations needs learned potentials.
+
+    Where steps are narrower, or around another centre, positives are not distributed as anchors.
+    """
+    return any(name in NEED_POTENTIALS for name in names)
+
+
+def attach(loss: ContrastiveLoss, names: Sequence[str], n: int) -> list[nn.Module]:
+    """Attach relaxations to a loss, at values that change nothing, and return the new modules.
+
+    Args:
+        loss: The loss, changed in place.
+        names: Names of relaxations.
+        n: Number of codes.
+    """
+    new: list[nn.Module] = []
+    for name in names:
+        if name in BUILDERS and getattr(loss, name) is None:
+            new.append(BUILDERS[name](n))
+            setattr(loss, name, new[-1])
+    if needs_potentials(names):
+        for slot in ("potential", "potential_pos"):
+            if getattr(loss, slot) is None or isinstance(getattr(loss, slot), ConstantPotential):
+                new.append(NetworkPotential(n))
+                setattr(loss, slot, new[-1])
+    device, dtype = _place_of(loss)
+    return [module.to(device=device, dtype=dtype) for module in new]
+
+
+def _place_of(loss: nn.Module) -> tuple[torch.device, torch.dtype]:
+    tensors = [*loss.parameters(), *loss.buffers()]
+    return (
+        (tensors[0].device, tensors[0].dtype) if tensors else (torch.device("cpu"), torch.float32)
+    )
+
+
+def relaxations_of(loss: nn.Module) -> tuple[str, ...]:
+    """Return the relaxations that a loss has, in their usual order; potentials do not count."""
+    return tuple(name for name in RELAXATIONS if getattr(loss, name, None) is not None)
+
+
+class Gain(NamedTuple):
+    """The held-out gain of a relaxation, in nats, and its standard error."""
+
+    mean: float
+    error: float
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the gain is surely positive, and large enough to matter."""
+        return self.mean > max(MIN_GAIN, STANDARD_ERRORS * self.error)
+
+
+def compare_relaxations(
+    loss: ContrastiveLoss,
+    candidates: Sequence[str],
+    codes: tuple[Tensor, Tensor],
+    held_out: tuple[Tensor, Tensor],
+    *,
+    early: bool = False,
+) -> tuple[dict[str, Gain], dict[str, ContrastiveLoss]]:
+    """Compare relaxations by their held-out gains, for given codes.
+
+    Codes stay as they are: only parameters of the loss are fitted, also those of the loss without
+    the relaxation. For dynamics with p = 2, and early, the latter may stretch codes, which weights
+    of the codes or their sizes can do as well, so that only turns and reflections gain. Weights are
+    compared along the principal axes of differences within pairs, to which a network can turn its
+    codes.
+
+    Args:
+        loss: The loss; left unchanged.
+        candidates: Relaxations to try, each by itself.
+        codes: Codes (N, n) of anchors and positives to fit with.
+        held_out: Codes of held-out pairs to compare with.
+        early: Whether the network is hardly trained, so that its codes are stretched anyhow.
+
+    Returns:
+        The gain of each relaxation, and the fitted loss with it.
+    """
+    gains, losses = {}, {}
+    # In random order: neighbours in a file are alike, and no negatives for each other.
+    order = torch.randperm(len(held_out[0]), generator=Generator().manual_seed(0))
+    held_out = (held_out[0][order], held_out[1][order])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        _, before = _fitted(loss, (), codes, held_out)
+        for name in candidates:
+            reference, turned = before, (codes, held_out)
+            if name == "dynamics" and (early or loss.exponent in (None, 2)):
+                stretched = _fitted(loss, (name,), codes, held_out, _StretchDynamics)[1]
+                reference = min(before, stretched, key=lambda values: float(values.mean()))
+            elif name == "factor_scale":
+                turned = _turned_to_axes(codes, held_out)
+                reference = _fitted(loss, (), *turned)[1]
+            losses[name], after = _fitted(loss, (name,), *turned)
+            gains[name] = _gain(reference, after)
+    return gains, losses
+
+
+def _fitted(
+    loss: ContrastiveLoss,
+    names: Sequence[str],
+    codes: tuple[Tensor, Tensor],
+    held_out: tuple[Tensor, Tensor],
+    dynamics: type[nn.Module] | None = None,
+) -> tuple[ContrastiveLoss, Tensor]:
+    """Return a loss with relaxations, fitted to codes, and its values on held-out batches."""
+    relaxed = deepcopy(loss)
+    relaxed.gather = False
+    attach(relaxed, names, codes[0].shape[1])
+    if dynamics is not None:
+        relaxed.dynamics = dynamics(codes[0].shape[1])
+    if isinstance(relaxed.dynamics, LinearDynamics) and "dynamics" in names:
+        relaxed.dynamics.start(*codes)
+    if "pairing" in names:
+        with torch.no_grad():
+            scores = relaxed.scores(codes[0], codes[1].roll(1, 0))
+        relaxed.pairing.start(scores)  # type: ignore[union-attr, operator]
+    named = [(name.rpartition(".")[2], p) for name, p in relaxed.named_parameters()]
+    logs = [p for name, p in named if name.startswith("log_")]
+    rest = [p for name, p in named if not name.startswith("log_")]
+    groups = [{"params": rest, "lr": PROBE_RATE}, {"params": logs, "lr": PROBE_LOG_RATE}]
+    optimiser = torch.optim.Adam([group for group in groups if group["params"]], fused=True)
+    rates = [group["lr"] for group in optimiser.param_groups]
+    generator = Generator().manual_seed(0)
+    relaxed.train()
+    for step in range(PROBE_STEPS if optimiser.param_groups else 0):
+        for group, rate in zip(optimiser.param_groups, rates, strict=True):
+            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / PROBE_STEPS))
+        rows = torch.randint(len(codes[0]), (PROBE_BATCH_SIZE,), generator=generator)
+        optimiser.zero_grad()
+        relaxed(*(part[rows] for part in codes)).backward()
+        optimiser.step()
+    relaxed.eval()
+    pairs = len(held_out[0])
+    count = max(pairs // GAIN_BATCH_SIZE, min(MIN_GAIN_BATCHES, pairs // 2))
+    parts = zip(*(part.tensor_split(count) for part in held_out), strict=True)
+    with torch.no_grad():
+        return relaxed, torch.stack([relaxed(a, b) for a, b in parts]).double()
+
+
+class _StretchDynamics(nn.Module):
+    """Dynamics whose matrix is symmetric and positive."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.root = nn.Parameter(torch.eye(n))
+        self.shift = nn.Parameter(torch.zeros(n))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h @ self.root.mT @ self.root + self.shift
+
+
+def _turned_to_axes(
+    codes: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Turn codes on a sphere to the principal axes of their differences; leave other codes."""
+    h, h_pos = codes
+    norms = h.norm(dim=1)
+    if float((norms - 1).abs().max()) > 1e-3:
+        return codes, held_out
+    differences = (h_pos - h).double()
+    axes = torch.linalg.eigh(differences.mT @ differences)[1].to(h)
+    return (h @ axes, h_pos @ axes), (held_out[0] @ axes, held_out[1] @ axes)
+
+
+def _gain(before: Tensor, after: Tensor) -> Gain:
+    gains = before - after
+    return Gain(float(gains.mean()), float(gains.std() / math.sqrt(len(gains))))
+
+
+def relatedness(loss: nn.Module, h: Tensor, h_pos: Tensor) -> Tensor:
+    """Return the probability (N,) that each pair of codes is related."""
+    any_loss: Any = loss
+    with torch.no_grad():
+        place, dtype = _place_of(loss)
+        scores = any_loss.scores(*(part.to(place, dtype) for part in (h, h_pos)))
+        related: Tensor = torch.sigmoid(scores - any_loss.pairing().to(scores))
+    return related.cpu()
+
+
+def measure_relaxations(loss: nn.Module, h: Tensor, h_pos: Tensor) -> dict[str, Any]:
+    """Return what was learned instead of assumed, as plain data by the name of the relaxation.
+
+    Args:
+        loss: The trained loss.
+        h: Codes (N, n) of anchors.
+        h_pos: Codes of their positives.
+    """
+    measured: dict[str, Any] = {}
+    any_loss: Any = loss
+    names = relaxations_of(loss)
+    if "pairing" in names:
+        related = relatedness(loss, h, h_pos).double()
+        share, error = float(related.mean()), float(related.std() / math.sqrt(len(related)))
+        interval = [max(0.0, share - 1.96 * error), min(1.0, share + 1.96 * error)]
+        measured["pairing"] = {"related_share": share, "interval": interval}
+    if "anchor_scale" in names:
+        with torch.no_grad():
+            place, dtype = _place_of(loss)
+            scales = any_loss.anchor_scale(h.to(place, dtype)).double().cpu()
+        low, high = scales.quantile(torch.tensor([0.05, 0.95], dtype=torch.float64)).tolist()
+        power = 1 / (any_loss.exponent or 2.0)
+        measured["anchor_scale"] = {"width_ratio": (high / low) ** power}
+    if "factor_scale" in names:
+        weights = any_loss.coordinate_weights(h.shape[1]).detach().double()
+        widths = weights ** (-1 / (any_loss.exponent or 2.0))
+        measured["factor_scale"] = {
+            "weights": weights.tolist(),
+            "width_ratio": float(widths.max() / widths.min()),
+        }
+    if "dynamics" in names:
+        weights = relatedness(loss, h, h_pos) if "pairing" in names else torch.ones(len(h))
+        measured["dynamics"] = _measure_dynamics(h, h_pos, weights)
+    return measured
+
+
+def _measure_dynamics(h: Tensor, h_pos: Tensor, weights: Tensor) -> dict[str, Any]:
+    """Return the eigenvalues of the weighted regression of positives on anchors.
+
+    An affine map of the codes leaves them as they are.
+    """
+    share = (weights.double() / weights.double().sum())[:, None]
+    h, h_pos = (part.detach().cpu().double() for part in (h, h_pos))
+    h, h_pos = (share.sqrt() * (part - (share * part).sum(0)) for part in (h, h_pos))
+    eigenvalues = torch.linalg.eigvals(torch.linalg.lstsq(h, h_pos).solution)
+    ordered = sorted(eigenvalues.tolist(), key=lambda value: (-abs(value), value.real, value.imag))
+    return {
+        "moduli": [abs(value) for value in ordered],
+        "angles": [math.atan2(value.imag, value.real) for value in ordered],
+    }
+
+
+def describe_relaxations(measured: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a sentence for each relaxation that was measured.
+
+    Example:
+        >>> describe_relaxations({"pairing": {"related_share": 0.62, "interval": [0.61, 0.63]}})
+        ('62.0 % of the pairs are related (61.0 to 63.0 %)',)
+    """
+    sentences = []
+    if (pairing := measured.get("pairing")) is not None:
+        low, high = (100 * end for end in pairing["interval"])
+        share = 100 * pairing["related_share"]
+        sentences.append(f"{share:.1f} % of the pairs are related ({low:.1f} to {high:.1f} %)")
+    if (anchor := measured.get("anchor_scale")) is not None:
+        sentences.append(
+            f"steps are {anchor['width_ratio']:.1f} times wider at some places than at others "
+            "(95 % against 5 % of the anchors)"
+        )
+    if (factor := measured.get("factor_scale")) is not None:
+        sentences.append(
+            f"steps are {factor['width_ratio']:.1f} times wider along one code than along another"
+        )
+    if (dynamics := measured.get("dynamics")) is not None:
+        turns = [f"{a:.2f}" for a in dynamics["angles"] if a > 0.005]
+        moduli = ", ".join(f"{modulus:.2f}" for modulus in dynamics["moduli"])
+        turning = f", and turn by {', '.join(turns)} rad" if turns else ""
+        sentences.append(f"from anchor to positive, codes are multiplied by {moduli}{turning}")
+    return tuple(sentences)

@@ -1,0 +1,200 @@
+"""Relaxations are offered where they can change something, and chosen where they gain."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import isolatent as iso
+from isolatent.contrast import LinearDynamics, NetworkPotential, Pairing
+from isolatent.pairs import SeriesPairs, WorldPairs
+from isolatent.theory import RELAXATIONS, Beliefs
+from isolatent.training import choosing
+from isolatent.training.choosing import RelaxationChoice, candidates_for
+from isolatent.training.recipe import Schedule
+from isolatent.training.relaxing import Gain
+
+WORLD = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0)
+PAIRS = WorldPairs(WORLD)
+SPHERE, BOX, FREE = Beliefs("sphere"), Beliefs("box"), Beliefs("euclidean")
+SEVERAL_LAGS = SeriesPairs(torch.randn(50, 3), lag=3)
+
+
+def potentials():
+    return {name: NetworkPotential(3) for name in ("potential", "potential_pos")}
+
+
+@pytest.mark.parametrize(
+    ("loss", "beliefs", "source", "excluded"),
+    [
+        (iso.InfoNCE(iso.Dot()), SPHERE, PAIRS, set()),
+        (iso.NCE(iso.Lp()), BOX, PAIRS, set()),
+        (iso.InfoNCE(iso.Dot()), SPHERE, SEVERAL_LAGS, {"dynamics"}),
+        (iso.InfoNCE(iso.Dot(), **potentials()), SPHERE, PAIRS, {"marginal"}),
+        (iso.InfoNCE(iso.Dot(), potential=NetworkPotential(3)), SPHERE, PAIRS, set()),
+        (iso.InfoNCE(iso.Lp(), **potentials()), FREE, PAIRS, {"marginal", "factor_scale"}),
+        (iso.AnInfoNCE(3), SPHERE, PAIRS, {"factor_scale"}),
+        (iso.InfoNCE(iso.Dot(), pairing=Pairing()), SPHERE, PAIRS, {"pairing"}),
+        (iso.InfoNCE(iso.Dot(), dynamics=LinearDynamics(3)), SPHERE, PAIRS, {"dynamics"}),
+        (iso.AlignUniform(), BOX, PAIRS, set(RELAXATIONS)),
+    ],
+)
+def test_candidates_are_those_that_can_change_something(loss, beliefs, source, excluded):
+    expected = tuple(name for name in RELAXATIONS if name not in excluded)
+    assert candidates_for(loss, beliefs, source) == expected
+
+
+def test_a_source_without_the_attribute_is_ordered():
+    source = SimpleNamespace(sample=None)
+    assert "dynamics" in candidates_for(iso.InfoNCE(iso.Dot()), SPHERE, source)
+
+
+@pytest.mark.parametrize("loss", [torch.nn.MSELoss(), iso.Ensemble([iso.InfoNCE(iso.Dot())])])
+def test_other_losses_have_no_choice(loss):
+    name = type(loss).__name__
+    with pytest.raises(ValueError, match=rf"relax must be \(\) for the loss {name}, got 'auto'"):
+        candidates_for(loss, SPHERE, PAIRS)
+
+
+@given(
+    max_steps=st.integers(1, 5000),
+    share=st.floats(0, 1),
+    cooldown=st.floats(0, 0.99),
+    losses=st.lists(st.floats(-10, 10), max_size=40),
+)
+def test_a_restarted_schedule_never_exceeds_the_steps_allowed(max_steps, share, cooldown, losses):
+    """And it goes on from the step at which it restarted, with rates that are not negative."""
+    recipe = iso.Recipe(max_steps=max_steps, cooldown=cooldown)
+    schedule = Schedule(recipe)
+    step = max(1, round(share * max_steps))
+    schedule.restart(step)
+    assert step <= schedule.cooling_from <= schedule.total <= min(2 * step, max_steps)
+    for k, loss in enumerate(losses):
+        measured = step + 1 + k * max(1, (schedule.total - step) // 40)
+        if measured > schedule.total:
+            break
+        schedule.measured(measured, loss)
+        assert schedule.total <= max_steps
+        assert 0 <= schedule.rate(measured) <= recipe.learning_rate
+
+
+# The choice itself, with gains that are given.
+
+
+class FakeTraining:
+    """As much of a run as a choice needs."""
+
+    def __init__(self, max_steps=1000, warmup=20):
+        self.recipe = iso.Recipe(max_steps=max_steps, warmup=warmup, batch_size=8)
+        self.schedule = Schedule(self.recipe)
+        self.network = self.measured_network = torch.nn.Linear(3, 3)
+        self.modules = {"loss": iso.InfoNCE(iso.Dot())}
+        self.saturated_at, self.best = None, object()
+        self.relaxed, self.anew = [], 0
+
+    def encode(self, network, x):
+        return torch.nn.functional.normalize(network(x)).detach()
+
+    def relax(self, names, n):
+        self.relaxed += names
+
+    def start_anew(self):
+        self.anew += 1
+        self.schedule.restart()
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """A function that lets a run of 1000 steps consider relaxations with given gains."""
+
+    def run(gains, candidates=RELAXATIONS, on_sphere=True, early=(), steps=range(10, 1001, 10)):
+        training = FakeTraining()
+        choice = RelaxationChoice(
+            candidates,
+            PAIRS,
+            training.network,
+            training.modules["loss"],
+            3,
+            may_lose_factors=on_sphere,
+        )
+        compared = []
+
+        def compare(loss, names, codes, held_out, *, early):
+            at = early_gains if early else gains
+            compared.append((step, tuple(names), early))
+            losses = dict.fromkeys(names, training.modules["loss"])
+            return {name: Gain(at.get(name, 0.0), 0.001) for name in names}, losses
+
+        early_gains = dict(early)
+        monkeypatch.setattr(choosing, "compare_relaxations", compare)
+        held_out = iso.pairs.Batch.of(PAIRS.sample(32, torch.Generator().manual_seed(0)))
+        for step in steps:
+            choice.consider(training, held_out, step)
+        return choice, training, compared
+
+    return run
+
+
+def test_without_a_gain_nothing_is_chosen(run):
+    choice, training, compared = run({})
+    assert choice.relaxed == ()
+    assert not choice.is_open
+    assert training.relaxed == []
+    assert training.best is not None
+    assert [step for step, *_ in compared] == [40, 400]
+    assert set(choice.gains) == set(RELAXATIONS)
+    assert training.schedule.to_dict() == Schedule(training.recipe).to_dict()
+
+
+def test_the_best_is_chosen_step_by_step_until_none_gains(run):
+    choice, training, compared = run({"pairing": 0.2, "marginal": 0.5})
+    assert choice.relaxed == ("marginal", "pairing")
+    assert training.relaxed == ["marginal", "pairing"]
+    assert training.anew == 0
+    assert training.schedule.total <= training.recipe.max_steps
+    assert "marginal" not in compared[2][1]
+    assert choice.gains["marginal"].mean == 0.5
+
+
+def test_no_more_than_three_are_chosen(run):
+    choice, *_ = run(dict.fromkeys(RELAXATIONS, 0.5))
+    assert len(choice.relaxed) == 3
+    assert not choice.is_open
+
+
+def test_what_loses_factors_is_compared_early_and_starts_anew(run):
+    choice, training, compared = run({}, early={"dynamics": 0.5})
+    assert compared[0] == (40, ("factor_scale", "dynamics"), True)
+    assert choice.relaxed == ("dynamics",)
+    assert training.anew == 1
+
+
+def test_off_the_sphere_only_dynamics_start_anew(run):
+    *_, compared = run({}, on_sphere=False)
+    assert compared[0] == (40, ("dynamics",), True)
+
+
+def test_a_saturated_loss_ends_the_choice():
+    training = FakeTraining()
+    training.saturated_at = 5
+    loss = training.modules["loss"]
+    choice = RelaxationChoice(RELAXATIONS, PAIRS, training.network, loss, 3, may_lose_factors=True)
+    choice.consider(training, None, 500)
+    assert (choice.is_open, choice.gains) == (False, {})
+
+
+def test_a_choice_without_candidates_is_over(run):
+    choice, _, compared = run({}, candidates=())
+    assert (choice.is_open, compared) == (False, [])
+
+
+def test_the_state_is_restored(run):
+    choice, training, _ = run({"pairing": 0.2})
+    loss = training.modules["loss"]
+    other = RelaxationChoice(RELAXATIONS, PAIRS, training.network, loss, 3, may_lose_factors=True)
+    assert other.state() != choice.state()
+    other.set_state(choice.state())
+    assert other.state() == choice.state()
+    assert (other.relaxed, other.gains) == (choice.relaxed, choice.gains)
