@@ -213,7 +213,7 @@ def test_a_fit_replaces_its_own_report_and_no_other_file(isolatent, files, tmp_p
     [("pairing", ("pairing",)), ("marginal, pairing", ("marginal", "pairing")), ("auto", "auto")],
 )
 def test_relaxations_are_stored_and_shown(isolatent, files, tmp_path, monkeypatch, text, relax):
-    monkeypatch.setattr("isolatent.training.relaxing.PROBE_STEPS", 5)
+    monkeypatch.setattr("isolatent.training.relaxations.PROBE_STEPS", 5)
     out = tmp_path / "model"
     done = isolatent("fit", files / "pairs.npz", *QUICK, "--relax", text, "--out", out)
     assert done.code == 0, done.err

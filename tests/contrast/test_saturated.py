@@ -110,7 +110,7 @@ def anisotropic_pairs(weights, count, seed=0):
 def test_with_a_weight_for_each_code_the_true_axes_are_best(generator):
     """Every other rotation correlates differences within pairs."""
     h, h_pos = anisotropic_pairs((50.0, 100.0, 200.0, 400.0), 2048)
-    loss = SaturatedAnInfoNCE(4, 2048)
+    loss = SaturatedAnInfoNCE(4, batch_size=2048)
     least = loss(h, h_pos).item()
     for _ in range(20):
         turn = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))[0]
@@ -125,7 +125,7 @@ def test_a_lost_factor_is_worse_than_all_factors():
         part[:, 0] = part[:, 0].abs() * part[:, 9].sign()
     for part in doubled:
         part[:, 0] = 10**0.5 * part[:, 8] * part[:, 9]
-    loss = SaturatedAnInfoNCE(10, 2048)
+    loss = SaturatedAnInfoNCE(10, batch_size=2048)
     least = loss(h, h_pos).item()
     for part in (folded, doubled):
         part = [torch.nn.functional.normalize(x) for x in part]

@@ -181,7 +181,7 @@ def test_codes_are_kept_uniform_where_a_factor_could_be_lost(options, kept):
 
 def test_a_loss_with_a_weight_for_each_code_saturates_later():
     recipe = Recipe(batch_size=64)
-    later = sphere_run(recipe, saturated_loss=SaturatedAnInfoNCE(3, 64))
+    later = sphere_run(recipe, saturated_loss=SaturatedAnInfoNCE(3, batch_size=64))
     usual = sphere_run(recipe, saturated_loss=SaturatedInfoNCE(3, batch_size=64))
     assert later.saturation == LATER_SATURATION * recipe.saturation
     assert usual.saturation == sphere_run(recipe).saturation == recipe.saturation

@@ -315,8 +315,8 @@ def relaxing_model(relax, recipe=RELAXING, **changes):
 
 @pytest.fixture
 def quick_comparison(monkeypatch):
-    monkeypatch.setattr("isolatent.training.relaxing.PROBE_STEPS", 60)
-    monkeypatch.setattr("isolatent.training.relaxing.PROBE_BATCH_SIZE", 128)
+    monkeypatch.setattr("isolatent.training.relaxations.PROBE_STEPS", 60)
+    monkeypatch.setattr("isolatent.training.relaxations.PROBE_BATCH_SIZE", 128)
 
 
 def stop_at(number):

@@ -14,6 +14,7 @@ from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.distributed import Counts, average_value, count_rows, gather_rows
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
+from isolatent.encoders.calibration import log_sphere_density
 
 __all__ = [
     "RESOLUTIONS",
@@ -23,12 +24,11 @@ __all__ = [
     "SphereMoments",
     "WallPotential",
     "fit_mixture",
-    "log_sphere_density",
 ]
 
 RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}  # of each geometry
 ALIGNMENT = 4.0  # A p; that of InfoNCE is n, but would outweigh an entropy of few nats
-ALIGNMENT_PER_CODE = 1.0  # A where each code has a weight; more folds factors that vary widely
+ALIGNMENT_PER_CODE = 2.0  # A p with a weight for each code; more folds factors that vary widely
 GRID = 257  # points of the unit interval on which a kernel is balanced
 MOST_NATS = 4.0  # largest information of a kernel on that grid, well below log(GRID)
 FLOAT64: dict[str, Any] = {"dtype": torch.float64, "device": "cpu"}  # other devices may lack it
@@ -230,11 +230,6 @@ class PairMixture(NamedTuple):
         related = math.log1p(-self.share) + self.dimensions * size - self.scale * distances
         return related, math.log(self.share) + self.log_uniform
 
-    def log_density(self, distances: Tensor) -> Tensor:
-        """Return the log-density of the mixture at these distances."""
-        related, unrelated = self.log_parts(distances)
-        return torch.logaddexp(related, torch.full_like(related, unrelated))
-
 
 def fit_mixture(
     distances: Tensor, p: float, dimensions: int, log_uniform: float, sweeps: int = 12
@@ -270,34 +265,33 @@ def fit_mixture(
     return fit
 
 
-def log_sphere_density(n: int) -> float:
-    """Return the logarithm of the uniform density on the unit sphere in n dimensions."""
-    return -(math.log(2) + n / 2 * math.log(math.pi) - math.lgamma(n / 2))
-
-
 class SaturatedAnInfoNCE(SaturatedInfoNCE):
-    r"""Alignment of each code plus entropy, for AnInfoNCE with a narrow conditional on a sphere.
+    r"""Alignment of each code plus entropy, for a narrow conditional with a weight for each code.
 
-    With a conditional :math:`\propto e^{-\frac12 \sum_k \lambda_k (h'_k - h_k)^2}` of unknown λ,
-    InfoNCE minimises :math:`\tfrac12 \sum_k \log E (h'_k - h_k)^2 - H(h)`. As in
+    With a conditional :math:`\propto e^{-\sum_k \lambda_k |h'_k - h_k|^p}` of unknown λ, InfoNCE
+    minimises :math:`\tfrac1p \sum_k \log E |h'_k - h_k|^p - H(h)`. As in
     :class:`SaturatedInfoNCE`, the entropy is estimated with a wide kernel, the same for all codes:
 
     .. math::
-        \frac An \sum_k \big[\log E (h_k - h'_k)^2 + f_k - \log f_k\big]
-        + E_i \log E_j\, e^{-\omega |h_i - h'_j|^2}
+        \frac An \sum_k \big[\log E |h_k - h'_k|^p + f_k - \log f_k\big]
+        + E_i \log E_j\, e^{-\omega d(h_i, h'_j) + b(h_i) + b(h'_j)}
 
-    :math:`f_k` is n times the variance of code k, 1 for uniform codes. Among all rotations of codes
-    the first term is least where differences within pairs are uncorrelated (Hadamard's inequality).
+    :math:`f_k` is :math:`(s_k / s_0)^p`, with :math:`s_k` the standard deviation of code k, and 1 for
+    uniform codes. For p = 2 the first term is least, among all rotations of codes, where differences
+    within pairs are uncorrelated (Hadamard's inequality).
 
     The first term is a good model of factors that vary little within a pair. A factor that varies
     widely gains more from being folded, :math:`|z_k|` instead of :math:`z_k`, than a wide kernel
-    takes: at A = 2, as for :class:`SaturatedInfoNCE`, weights from 5 to 120 lose a factor.
+    takes: with twice the default A, weights from 5 to 120 on a sphere lose a factor.
 
     Args:
-        n: Number of codes, at least 2.
+        n: Number of codes.
+        p: Power of the distance; 2 on a sphere.
+        geometry: ``"sphere"`` or ``"box"``. The weights of free codes are part of their scales.
         batch_size: B, the number of pairs that the kernel's width is chosen for.
-        alignment: A, in nats.
-        **options: ``resolution``, ``engine`` and ``gather`` of :class:`SaturatedInfoNCE`.
+        alignment: A, in nats; by default 2 / p.
+        **options: ``resolution``, ``unrelated``, ``engine`` and ``gather`` of
+            :class:`SaturatedInfoNCE`.
 
     Example:
         >>> z = nn.functional.normalize(torch.randn(512, 3))
@@ -310,22 +304,37 @@ class SaturatedAnInfoNCE(SaturatedInfoNCE):
     """
 
     def __init__(
-        self, n: int, batch_size: int = 1024, *, alignment: float | None = None, **options: Any
+        self,
+        n: int,
+        p: float = 2.0,
+        geometry: str = "sphere",
+        batch_size: int = 1024,
+        *,
+        alignment: float | None = None,
+        **options: Any,
     ) -> None:
-        weight = ALIGNMENT_PER_CODE if alignment is None else alignment
-        super().__init__(n, 2.0, "sphere", batch_size, alignment=weight, **options)
+        check_one_of("geometry", geometry, ("sphere", "box"))
+        weight = ALIGNMENT_PER_CODE / check_real("p", p, at_least=1)
+        if alignment is not None:
+            weight = alignment
+        super().__init__(n, p, geometry, batch_size, alignment=weight, **options)
 
     def _spread(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         """Return the standard deviation (n,) of each code, divided by that of uniform ones."""
         both = torch.cat([gather_rows(h, counts), gather_rows(h_pos, counts)])
-        return ((both - both.mean(0)).square().mean(0) * self.n).sqrt()
+        variance = (both - both.mean(0)).square().mean(0)
+        return (variance * (self.n if self.geometry == "sphere" else 12)).sqrt()
 
     def _alignment(
         self, h: Tensor, h_pos: Tensor, spread: Tensor, counts: Counts | None = None
     ) -> Tensor:
-        distances = gather_rows((h - h_pos).square(), counts).mean(0)
-        filled = spread.square()
-        return self.alignment * (distances.log() + filled - filled.log()).mean()
+        distances = gather_rows((h - h_pos).abs().pow(self.p), counts)
+        if self.unrelated:
+            relative = (distances / distances.detach().median(0).values).sum(1)
+            count = max(1, round((1 - self.unrelated) * len(distances)))
+            distances = distances[relative.topk(count, largest=False).indices]
+        filled = spread.pow(self.p)
+        return self.alignment * (distances.mean(0).log() + filled - filled.log()).mean()
 
 
 class SphereMoments(nn.Module):

@@ -510,7 +510,7 @@ def fit_narrow_normal(h: Tensor, h_pos: Tensor, sweeps: int = 100) -> tuple[Tens
         radial = anchor * variances.square() / (anchor @ variances)[:, None]
         variances = related @ (square + radial) / related.sum()
         if sweep % 10 == 9:
-            log_odds = _narrow_log_density(h, h_pos, 1 / variances) - _log_uniform(h.shape[1])
+            log_odds = _narrow_log_density(h, h_pos, 1 / variances) - log_sphere_density(h.shape[1])
             related = torch.sigmoid(log_odds + math.log1p(-share) - math.log(share))
             share = min(max(1 - float(related.mean()), 1e-6), 0.5)
     return 1 / variances, share
@@ -524,12 +524,12 @@ def _narrow_log_density(h: Tensor, h_pos: Tensor, weights: Tensor, share: float 
     log_density = log_density - 0.5 * (h_pos - h).square() @ weights
     if share == 0:
         return log_density
-    unrelated = torch.full_like(log_density, math.log(share) + _log_uniform(n))
+    unrelated = torch.full_like(log_density, math.log(share) + log_sphere_density(n))
     return torch.logaddexp(log_density + math.log1p(-share), unrelated)
 
 
-def _log_uniform(n: int) -> float:
-    """Return the log-density of the uniform distribution on the unit sphere in n dimensions."""
+def log_sphere_density(n: int) -> float:
+    """Return the logarithm of the uniform density on the unit sphere in n dimensions."""
     return math.lgamma(n / 2) - math.log(2) - n / 2 * math.log(math.pi)
 
 

@@ -159,7 +159,7 @@ def _learned(model: ContrastiveICA) -> tuple[float, ...]:
 
 def _relaxations(model: ContrastiveICA) -> tuple[Relaxation, ...]:
     """Return the relaxations in use, then those that were compared and are not."""
-    from isolatent.training.relaxing import describe_relaxations
+    from isolatent.training.relaxations import describe_relaxations
 
     others = [name for name in model.gains_ if name not in model.relaxed_]
     shown = []

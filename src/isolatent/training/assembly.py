@@ -41,7 +41,7 @@ from isolatent.encoders import (
     Whitening,
 )
 from isolatent.theory import POTENTIALS, Beliefs, Guarantee, derive_guarantee
-from isolatent.training.relaxing import attach, needs_potentials, relaxations_of
+from isolatent.training.relaxations import attach, needs_potentials, relaxations_of
 
 __all__ = [
     "ENCODERS",
@@ -201,14 +201,16 @@ def build_saturated_loss(
     """Build the loss that replaces a saturated one; None where there is no such loss."""
     if name not in ("infonce", "aninfonce") or batch_size < 3:
         return None
-    if _potentials(name, beliefs, potentials) != "none" or len(relaxed) > 1:
+    if _potentials(name, beliefs, potentials) != "none" or set(relaxed) - {
+        "pairing",
+        "factor_scale",
+    }:
         return None
-    if set(relaxed) - {"pairing", "factor_scale"}:
-        return None
-    if name == "aninfonce" or beliefs.similarity == "weighted" or "factor_scale" in relaxed:
-        plain = beliefs.head == "sphere" and "pairing" not in relaxed
-        return SaturatedAnInfoNCE(n_components, batch_size) if plain else None
     p = 2.0 if beliefs.head == "sphere" or beliefs.exponent is None else beliefs.exponent
+    if name == "aninfonce" or beliefs.similarity == "weighted" or "factor_scale" in relaxed:
+        # On a sphere unrelated pairs and weights were not tried together.
+        defined = beliefs.head == "box" or (beliefs.head == "sphere" and "pairing" not in relaxed)
+        return SaturatedAnInfoNCE(n_components, p, beliefs.head, batch_size) if defined else None
     return SaturatedInfoNCE(n_components, p, beliefs.head, batch_size)
 
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from isolatent.contrast.saturated import fit_mixture, log_sphere_density
+from isolatent.contrast.saturated import fit_mixture
 from isolatent.encoders import BoxHead, PrincipalAxes, SphereHead, Straightening
-from isolatent.encoders.calibration import box_share, fit_narrow_normal, implied_range
+from isolatent.encoders.calibration import (
+    box_share,
+    fit_narrow_normal,
+    implied_range,
+    log_sphere_density,
+)
 from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.training.assembly import learned_weights
 from isolatent.training.contrastive import ContrastiveTraining
@@ -20,9 +26,9 @@ from isolatent.training.contrastive import ContrastiveTraining
 __all__ = ["calibrate", "fit_loss", "set_scale"]
 
 CLOSED_FORM_PAIRS = 65_536
-LOSS_PAIRS = 16_384
-MAX_BATCHES = 32
-MAX_EVALUATIONS = 40  # of the loss on all pairs
+LOSS_PAIRS = 6_144
+MAX_BATCHES = 24
+MAX_EVALUATIONS = 25  # of the loss on all pairs
 SCALE_PAIRS, SCALE_SWEEPS = 16_384, 12  # pairs that a scale is estimated from, and iterations
 
 
@@ -41,7 +47,8 @@ def calibrate(
     modules = [*encoder.modules()]
     saturated = training.saturated_at is not None
     turns = isinstance(modules[-1], PrincipalAxes) and can_turn(loss)
-    if not saturated and not turns:
+    mixture = getattr(loss, "pairing", None) is not None
+    if not saturated and not turns and not mixture:
         return ""
     pairs = _distinct_pairs(source)
     h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
@@ -60,7 +67,7 @@ def calibrate(
         steps.append(f"{weights} estimated from differences within pairs")
     else:
         fit_loss(loss, h, h_pos, training.recipe.batch_size)
-        steps.append("weights of the loss fitted to the codes")
+        steps.append(f"{'scale' if mixture else 'weights'} of the loss fitted to the codes")
     return "; ".join(steps)
 
 
@@ -112,6 +119,9 @@ def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor, geometry: str) -> None:
     if geometry == "sphere" and learned_weights(loss, h.shape[1]) is not None:
         _set_weights(loss, fit_narrow_normal(h, h_pos)[0])
         return
+    relative = torch.zeros(h.shape[1], dtype=h.dtype)  # logarithms of weights
+    if learned_weights(loss, h.shape[1]) is not None or _has_factor_scale(loss):
+        relative, h, h_pos = _equalize(h, h_pos, p)
     many = pairing is not None  # unrelated pairs may be
     scale, log_odds = _conditional_scale(h, h_pos, p, geometry, many)
     with torch.no_grad():
@@ -119,10 +129,28 @@ def set_scale(loss: nn.Module, h: Tensor, h_pos: Tensor, geometry: str) -> None:
             similarity.log_scale.fill_(math.log(2 * scale))
         else:
             similarity.log_weights.fill_(math.log(scale))
+        if _has_factor_scale(loss):
+            loss.factor_scale.log_weights.copy_(relative)  # type: ignore[union-attr, operator]
+        elif similarity.p is not None and similarity.log_weights.ndim:
+            similarity.log_weights.add_(relative)
         if pairing is not None:  # such that s - b are the log-odds of being related
             scores = -scale * (h - h_pos).abs().pow(p).sum(1)
             scores = scores + (2 * scale if similarity.p is None else 0.0)
             pairing.log_unrelated.copy_((scores - log_odds).median())
+
+
+def _has_factor_scale(loss: nn.Module) -> bool:
+    return getattr(loss, "factor_scale", None) is not None
+
+
+def _equalize(h: Tensor, h_pos: Tensor, p: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logarithms of relative weights of codes, and codes for which all weights are one.
+
+    By medians of distances, which unrelated pairs do not move by much.
+    """
+    log = -(h - h_pos).abs().pow(p).median(0).values.clamp(min=1e-30).log()
+    log = log - log.mean()
+    return log, h * (log / p).exp(), h_pos * (log / p).exp()
 
 
 def _set_weights(loss: nn.Module, weights: Tensor) -> None:
@@ -202,16 +230,21 @@ def _truncation(
 
 
 def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None:
-    """Minimise a loss over its own parameters, in batches of the size it was trained with.
+    """Minimise a loss over its scales, in batches of the size it was trained with.
 
-    Parameters stay as they were if the minimisation diverges.
+    Scales, weights and the share of unrelated pairs: all that is stored as a logarithm. They
+    converge slowly in training, where their gradients are small. In double precision, without which
+    a line search along flat directions ends at once. They stay as they were if it diverges.
     """
-    before = deepcopy(loss.state_dict())
+    before, dtype = deepcopy(loss.state_dict()), h.dtype
     count = max(1, min(MAX_BATCHES, min(LOSS_PAIRS, len(h)) // batch_size))
     rows = slice(0, min(len(h), count * batch_size))
-    batches = [*zip(h[rows].tensor_split(count), h_pos[rows].tensor_split(count), strict=True)]
+    parts = (part[rows].double().tensor_split(count) for part in (h, h_pos))
+    batches = [*zip(*parts, strict=True)]
+    named = loss.double().named_parameters()
+    scales = [p for name, p in named if name.rpartition(".")[2].startswith("log_")]
     optimiser = torch.optim.LBFGS(
-        loss.parameters(),
+        scales,
         max_iter=MAX_EVALUATIONS,
         max_eval=MAX_EVALUATIONS,
         line_search_fn="strong_wolfe",
@@ -223,9 +256,8 @@ def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None
         value.backward()
         return value
 
-    try:
+    with suppress(ValueError):  # weights that are not finite
         optimiser.step(closure)
-    except ValueError:  # weights that are not finite
-        loss.load_state_dict(before)
-    if not all(bool(parameter.isfinite().all()) for parameter in loss.parameters()):
+    loss.to(dtype)
+    if not all(bool(scale.isfinite().all()) for scale in scales):
         loss.load_state_dict(before)

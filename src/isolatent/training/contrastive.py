@@ -39,11 +39,11 @@ from isolatent.training.assembly import (
     may_lose_factors,
 )
 from isolatent.training.checkpoints import SavedState
-from isolatent.training.choosing import RelaxationChoice, candidates_for
+from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.devices import Processes
 from isolatent.training.engine import Training, WeightAverage
 from isolatent.training.recipe import Recipe
-from isolatent.training.relaxing import (
+from isolatent.training.relaxations import (
     attach,
     check_relax,
     check_relaxable,
@@ -129,7 +129,9 @@ class ContrastiveTraining(Training):
         self._information: float | None = None  # of related pairs, where some are unrelated
 
     def _set_saturated_loss(self, loss: nn.Module | None) -> None:
-        """Set the loss to continue with."""
+        """Set the loss to continue with; it leaves out as many pairs as the one before."""
+        if isinstance(loss, SaturatedInfoNCE):
+            loss.unrelated = getattr(self.saturated_loss, "unrelated", loss.unrelated)
         self.saturated_loss = None if loss is None else loss.to(self.processes.device)
         if isinstance(loss, ContrastiveLoss | Ensemble) and self.processes.size > 1:
             loss.gather = True
@@ -144,7 +146,8 @@ class ContrastiveTraining(Training):
     @property
     def saturation(self) -> float:
         """The share of log B below which the loss counts as saturated."""
-        later = isinstance(self.saturated_loss, SaturatedAnInfoNCE)
+        loss = self.saturated_loss
+        later = isinstance(loss, SaturatedAnInfoNCE) and loss.geometry == "sphere"
         return self.recipe.saturation * (LATER_SATURATION if later else 1.0)
 
     @property
@@ -210,6 +213,8 @@ class ContrastiveTraining(Training):
             self.saturated_at = self.number + 1
             chosen = self.choice is not None and self.choice.relaxed
             self.schedule.restart(self.saturated_at if chosen else None)
+            if self.choice is not None:
+                self.choice.saturate(self)
             self.best = None
 
     def measure(self, held_out: Batch) -> float:
@@ -255,8 +260,8 @@ class ContrastiveTraining(Training):
             name += ", codes kept uniform at first"
         if self.saturated_at is None or self.saturated_at >= self.number:
             return name
-        if self.choice is not None and not self.choice.gains:
-            name += " (relaxations were not compared: a saturated loss cannot tell them apart)"
+        if self.choice is not None and "factor_scale" not in self.choice.gains:
+            name += " (not all relaxations were compared: a saturated loss cannot tell them apart)"
         return f"{name}, then alignment and entropy from step {self.saturated_at + 1} (saturated)"
 
     def saturation_warning(self, modules: nn.ModuleDict, held_out: Batch) -> str:
@@ -504,6 +509,7 @@ def set_up(
         alone = isinstance(encoder, str) and may_lose_factors(loss, beliefs, ("factor_scale",))
         choice = RelaxationChoice(
             *(candidates, source, network, objective, n_components),
+            head=beliefs.head if isinstance(encoder, str) else "free",
             may_lose_factors=alone,
             saturated_loss=saturated_for,
         )

@@ -49,7 +49,7 @@ from isolatent.training.devices import Processes, connect
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe
-from isolatent.training.relaxing import (
+from isolatent.training.relaxations import (
     attach,
     check_relax,
     check_relaxable,

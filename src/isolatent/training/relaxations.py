@@ -43,12 +43,12 @@ BUILDERS: dict[str, Callable[[int], nn.Module]] = {
     "dynamics": LinearDynamics,
 }
 NEED_POTENTIALS = ("anchor_scale", "marginal", "dynamics")
-PROBE_BATCH_SIZE, PROBE_STEPS = 512, 200
+PROBE_BATCH_SIZE, PROBE_STEPS = 512, 100
 PROBE_RATE, PROBE_LOG_RATE = 0.02, 0.1  # of networks, and of logarithms
 # Held-out batches, over which gains are compared; of few pairs smaller ones, since two values have
 # no useful standard error.
 GAIN_BATCH_SIZE, MIN_GAIN_BATCHES = 256, 8
-STANDARD_ERRORS, MIN_GAIN = 4.0, 0.02  # that a gain must exceed, the latter in nats
+STANDARD_ERRORS, MIN_GAIN = 4.0, 0.012  # that a gain must exceed, the latter in nats
 
 
 def check_relax(relax: Any) -> tuple[str, ...] | None:
@@ -146,112 +146,106 @@ def compare_relaxations(
     candidates: Sequence[str],
     codes: tuple[Tensor, Tensor],
     held_out: tuple[Tensor, Tensor],
-    *,
-    early: bool = False,
+    head: str,
 ) -> tuple[dict[str, Gain], dict[str, ContrastiveLoss]]:
-    """Compare relaxations by their held-out gains, for given codes.
+    """Compare relaxations by their held-out gains, for the codes of a network.
 
-    Codes stay as they are: only parameters of the loss are fitted, also those of the loss without
-    the relaxation. For dynamics with p = 2, and early, the latter may stretch codes, which weights
-    of the codes or their sizes can do as well, so that only turns and reflections gain. Weights are
-    compared along the principal axes of differences within pairs, to which a network can turn its
-    codes.
+    The network stays as it is. The parameters of the loss are fitted without and with each
+    relaxation, and with them a linear map of the codes before their head: codes of a model without
+    the relaxation have been stretched or turned to make up for it, and a network can undo that.
 
     Args:
         loss: The loss; left unchanged.
         candidates: Relaxations to try, each by itself.
         codes: Codes (N, n) of anchors and positives to fit with.
         held_out: Codes of held-out pairs to compare with.
-        early: Whether the network is hardly trained, so that its codes are stretched anyhow.
+        head: Where codes live: ``"sphere"``, ``"box"`` or ``"free"``.
 
     Returns:
         The gain of each relaxation, and the fitted loss with it.
     """
-    gains, losses = {}, {}
     # In random order: neighbours in a file are alike, and no negatives for each other.
     order = torch.randperm(len(held_out[0]), generator=Generator().manual_seed(0))
     held_out = (held_out[0][order], held_out[1][order])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        _, before = _fitted(loss, (), codes, held_out)
-        for name in candidates:
-            reference, turned = before, (codes, held_out)
-            if name == "dynamics" and (early or loss.exponent in (None, 2)):
-                stretched = _fitted(loss, (name,), codes, held_out, _StretchDynamics)[1]
-                reference = min(before, stretched, key=lambda values: float(values.mean()))
-            elif name == "factor_scale":
-                turned = _turned_to_axes(codes, held_out)
-                reference = _fitted(loss, (), *turned)[1]
-            losses[name], after = _fitted(loss, (name,), *turned)
-            gains[name] = _gain(reference, after)
-    return gains, losses
+        fits = {name: _fit(loss, name, codes, held_out, head) for name in (None, *candidates)}
+    before = fits.pop(None)[1]
+    gains = {name: _gain(before, after) for name, (_, after) in fits.items()}
+    return gains, {name: fitted for name, (fitted, _) in fits.items()}
 
 
-def _fitted(
+def _fit(
     loss: ContrastiveLoss,
-    names: Sequence[str],
+    name: str | None,
     codes: tuple[Tensor, Tensor],
     held_out: tuple[Tensor, Tensor],
-    dynamics: type[nn.Module] | None = None,
+    head: str,
 ) -> tuple[ContrastiveLoss, Tensor]:
-    """Return a loss with relaxations, fitted to codes, and its values on held-out batches."""
+    """Return a loss with a relaxation, fitted to codes, and its values on held-out batches."""
+    n = codes[0].shape[1]
     relaxed = deepcopy(loss)
     relaxed.gather = False
-    attach(relaxed, names, codes[0].shape[1])
-    if dynamics is not None:
-        relaxed.dynamics = dynamics(codes[0].shape[1])
-    if isinstance(relaxed.dynamics, LinearDynamics) and "dynamics" in names:
-        relaxed.dynamics.start(*codes)
-    if "pairing" in names:
+    attach(relaxed, [] if name is None else [name], n)
+    adapt = _LinearAdaptation(n, head).to(codes[0])
+    if name == "factor_scale" and head == "sphere":
+        adapt.turn_to_axes(*codes)
+    if name == "dynamics":
+        relaxed.dynamics.start(*codes)  # type: ignore[union-attr, operator]
+    if name == "pairing":
         with torch.no_grad():
             scores = relaxed.scores(codes[0], codes[1].roll(1, 0))
         relaxed.pairing.start(scores)  # type: ignore[union-attr, operator]
-    named = [(name.rpartition(".")[2], p) for name, p in relaxed.named_parameters()]
-    logs = [p for name, p in named if name.startswith("log_")]
-    rest = [p for name, p in named if not name.startswith("log_")]
+    _minimise(relaxed, adapt, codes)
+    pairs = len(held_out[0])
+    count = max(pairs // GAIN_BATCH_SIZE, min(MIN_GAIN_BATCHES, pairs // 2))
+    with torch.no_grad():
+        parts = zip(*(adapt(part).tensor_split(count) for part in held_out), strict=True)
+        return relaxed, torch.stack([relaxed(a, b) for a, b in parts]).double()
+
+
+def _minimise(loss: ContrastiveLoss, adapt: nn.Module, codes: tuple[Tensor, Tensor]) -> None:
+    """Minimise a loss over its parameters and those of the adaptation, on random batches."""
+    named = [*loss.named_parameters(), *adapt.named_parameters()]
+    logs = [p for key, p in named if key.rpartition(".")[2].startswith("log_")]
+    rest = [p for key, p in named if not key.rpartition(".")[2].startswith("log_")]
     groups = [{"params": rest, "lr": PROBE_RATE}, {"params": logs, "lr": PROBE_LOG_RATE}]
     optimiser = torch.optim.Adam([group for group in groups if group["params"]], fused=True)
     rates = [group["lr"] for group in optimiser.param_groups]
     generator = Generator().manual_seed(0)
-    relaxed.train()
-    for step in range(PROBE_STEPS if optimiser.param_groups else 0):
+    loss.train()
+    for step in range(PROBE_STEPS):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / PROBE_STEPS))
         rows = torch.randint(len(codes[0]), (PROBE_BATCH_SIZE,), generator=generator)
         optimiser.zero_grad()
-        relaxed(*(part[rows] for part in codes)).backward()
+        loss(*adapt(torch.cat([part[rows] for part in codes])).chunk(2)).backward()
         optimiser.step()
-    relaxed.eval()
-    pairs = len(held_out[0])
-    count = max(pairs // GAIN_BATCH_SIZE, min(MIN_GAIN_BATCHES, pairs // 2))
-    parts = zip(*(part.tensor_split(count) for part in held_out), strict=True)
-    with torch.no_grad():
-        return relaxed, torch.stack([relaxed(a, b) for a, b in parts]).double()
+    loss.eval()
 
 
-class _StretchDynamics(nn.Module):
-    """Dynamics whose matrix is symmetric and positive."""
+class _LinearAdaptation(nn.Module):
+    """A linear map of codes before their head: what a network can do with its last layer."""
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, head: str) -> None:
         super().__init__()
-        self.root = nn.Parameter(torch.eye(n))
+        self.head = head
+        self.matrix = nn.Parameter(torch.eye(n))
         self.shift = nn.Parameter(torch.zeros(n))
 
+    @torch.no_grad()
+    def turn_to_axes(self, h: Tensor, h_pos: Tensor) -> None:
+        """Start from the principal axes of differences within pairs."""
+        differences = (h_pos - h).double()
+        self.matrix.copy_(torch.linalg.eigh(differences.mT @ differences)[1].mT)
+
     def forward(self, h: Tensor) -> Tensor:
-        return h @ self.root.mT @ self.root + self.shift
-
-
-def _turned_to_axes(
-    codes: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor]
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Turn codes on a sphere to the principal axes of their differences; leave other codes."""
-    h, h_pos = codes
-    norms = h.norm(dim=1)
-    if float((norms - 1).abs().max()) > 1e-3:
-        return codes, held_out
-    differences = (h_pos - h).double()
-    axes = torch.linalg.eigh(differences.mT @ differences)[1].to(h)
-    return (h @ axes, h_pos @ axes), (held_out[0] @ axes, held_out[1] @ axes)
+        if self.head == "box":
+            h = torch.logit(h, eps=1e-4)
+        h = h @ self.matrix.mT + self.shift
+        if self.head == "sphere":
+            return nn.functional.normalize(h)
+        return torch.sigmoid(h) if self.head == "box" else h
 
 
 def _gain(before: Tensor, after: Tensor) -> Gain:

@@ -11,10 +11,10 @@ import isolatent as iso
 from isolatent.contrast import LinearDynamics, NetworkPotential, Pairing
 from isolatent.pairs import SeriesPairs, WorldPairs
 from isolatent.theory import RELAXATIONS, Beliefs
-from isolatent.training import choosing
-from isolatent.training.choosing import RelaxationChoice, candidates_for
+from isolatent.training import relaxation_choice
+from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.recipe import Schedule
-from isolatent.training.relaxing import Gain
+from isolatent.training.relaxations import Gain
 
 WORLD = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0)
 PAIRS = WorldPairs(WORLD)
@@ -128,7 +128,7 @@ def run(monkeypatch):
             return {name: Gain(at.get(name, 0.0), 0.001) for name in names}, losses
 
         early_gains = dict(early)
-        monkeypatch.setattr(choosing, "compare_relaxations", compare)
+        monkeypatch.setattr(relaxation_choice, "compare_relaxations", compare)
         held_out = iso.pairs.Batch.of(PAIRS.sample(32, torch.Generator().manual_seed(0)))
         for step in steps:
             choice.consider(training, held_out, step)

@@ -11,7 +11,7 @@ from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
 from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.theory import RELAXATIONS, Beliefs
 from isolatent.training.recipe import MIN_WARMUPS
-from isolatent.training.relaxing import Gain, compare_relaxations, relaxations_of
+from isolatent.training.relaxations import Gain, compare_relaxations, relaxations_of
 
 if TYPE_CHECKING:
     from isolatent.training.contrastive import ContrastiveTraining
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["RelaxationChoice", "candidates_for"]
 
 PAIRS = 16_384  # that relaxations are fitted with
-EARLY_WARMUPS = 2  # after which relaxations without which factors are lost are compared
+EARLY_WARMUPS = 2  # after which dynamics are compared, without which factors are lost
+EARLY_GAIN = 0.1  # of dynamics then, in nats: smaller ones lose no factors, and can wait
 LATE_SHARE = 0.4  # of the steps allowed, after which all are compared at the latest
 MAX_CHOSEN = 3
 
@@ -49,10 +50,10 @@ def candidates_for(loss: nn.Module, beliefs: Beliefs, source: PairSource) -> tup
 class RelaxationChoice:
     """The choice of relaxations in a run: when to compare them, and what to continue with.
 
-    Relaxations are compared on the codes of the network as it is: once early, those without which
-    a network loses factors and has to start anew (dynamics, and weights of the codes on a sphere),
-    and all of them each time the held-out loss has levelled off. The best is added if its gain is
-    significant, and training goes on, until none is.
+    Relaxations are compared on the codes of the network as it is: dynamics once early, since a
+    network without them loses factors, and all of them each time the held-out loss has levelled
+    off. The best is added if its gain is significant, and training goes on, until none is. With
+    dynamics, and with weights of the codes on a sphere, it starts anew.
 
     Args:
         candidates: Names of relaxations.
@@ -60,6 +61,7 @@ class RelaxationChoice:
         network: The untrained network.
         loss: The loss as declared.
         n_components: Number of codes.
+        head: Where codes live: ``"sphere"``, ``"box"`` or ``"free"``.
         may_lose_factors: Whether a network without weights of the codes may lose factors, on a
             sphere.
         saturated_loss: Returns the loss to continue with where the loss with some relaxations is
@@ -80,11 +82,13 @@ class RelaxationChoice:
         loss: nn.Module,
         n_components: int,
         *,
+        head: str,
         may_lose_factors: bool,
         saturated_loss: Callable[[Sequence[str]], nn.Module | None] | None = None,
     ) -> None:
         self.candidates, self.source = tuple(candidates), source
-        self.n_components, self.may_lose_factors = n_components, may_lose_factors
+        self.n_components, self.head = n_components, head
+        self.may_lose_factors = may_lose_factors
         self.saturated_loss = saturated_loss
         self.initial = [_copy_state(module) for module in (network, loss)]
         self.relaxed: tuple[str, ...] = ()
@@ -102,23 +106,31 @@ class RelaxationChoice:
         """
         if not self.is_open:
             return
-        if training.saturated_at is not None:  # the loss as declared says nothing any more
-            self.is_open = False
-            return
         recipe, schedule = training.recipe, training.schedule
         early, late = EARLY_WARMUPS * recipe.warmup, schedule.cooling_from
         if not self.relaxed:  # codes of a network that is hardly trained say little
             share = round(LATE_SHARE * recipe.max_steps)
             late = min(late, max(MIN_WARMUPS * recipe.warmup, share))
         left = [name for name in self.candidates if name not in self.relaxed]
-        anew = [name for name in left if self._starts_anew(name)]
-        if anew and not self.compared_early and early <= step < late:
+        if "dynamics" in left and not self.compared_early and early <= step < late:
             self.compared_early = True
-            self._compare(training, anew, held_out, step, early=True)
+            self._compare(training, ["dynamics"], held_out, step, EARLY_GAIN)
         elif step >= late:
             self.is_open = self._compare(training, left, held_out, step)
         if len(self.relaxed) == min(MAX_CHOSEN, len(self.candidates)):
             self.is_open = False
+
+    def saturate(self, training: ContrastiveTraining) -> None:
+        """React to a saturated loss, which cannot tell relaxations apart any more.
+
+        In a box weights of the codes are learned from now on: equal factors lose nothing by them,
+        and others would be lost without.
+        """
+        self.is_open = False
+        unused = "factor_scale" in self.candidates and "factor_scale" not in self.relaxed
+        if self.head == "box" and unused and set(self.relaxed) <= {"pairing"}:
+            self.relaxed = (*self.relaxed, "factor_scale")
+            training.relax(["factor_scale"], self.n_components)
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain data."""
@@ -154,7 +166,7 @@ class RelaxationChoice:
         names: Sequence[str],
         held_out: Batch,
         step: int,
-        early: bool = False,
+        least: float = 0.0,
     ) -> bool:
         """Compare relaxations, continue with the best if it gains, and return whether it does."""
         network, loss = training.measured_network, training.modules["loss"]
@@ -163,10 +175,10 @@ class RelaxationChoice:
             (training.encode(network, part.x), training.encode(network, part.x_pos))
             for part in self._pairs(held_out)
         )
-        gains, losses = compare_relaxations(loss, names, codes, held, early=early)
+        gains, losses = compare_relaxations(loss, names, codes, held, self.head)
         self.gains |= gains
         best = max(gains, key=lambda name: gains[name].mean)
-        if not gains[best].is_significant:
+        if not gains[best].is_significant or gains[best].mean < least:
             return False
         self.relaxed = (*self.relaxed, best)
         training.relax([best], self.n_components)

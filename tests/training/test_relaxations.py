@@ -15,8 +15,8 @@ from isolatent.contrast import (
     Pairing,
 )
 from isolatent.theory import RELAXATIONS
-from isolatent.training import relaxing
-from isolatent.training.relaxing import (
+from isolatent.training import relaxations
+from isolatent.training.relaxations import (
     Gain,
     attach,
     check_relax,
@@ -153,7 +153,7 @@ def without_relation(h, h_pos, share):
 
 @pytest.fixture
 def quick(monkeypatch):
-    monkeypatch.setattr(relaxing, "PROBE_STEPS", 80)
+    monkeypatch.setattr(relaxations, "PROBE_STEPS", 80)
 
 
 LOSS = iso.InfoNCE(iso.Dot(20.0, learn_scale=True))
@@ -209,7 +209,7 @@ def test_the_order_of_held_out_pairs_hardly_matters():
 @pytest.mark.parametrize("rows", [10, 100, 3000])
 def test_gains_have_an_error_from_several_batches(rows, monkeypatch):
     counted = []
-    monkeypatch.setattr(relaxing, "_gain", lambda a, b: counted.append(len(a)) or Gain(0.0, 0.0))
+    monkeypatch.setattr(relaxations, "_gain", lambda a, b: counted.append(len(a)) or Gain(0.0, 0.0))
     compare_relaxations(LOSS, ["pairing"], unit_codes(512), unit_codes(rows))
     assert counted == [max(rows // 256, min(8, rows // 2))]
 
