@@ -1,0 +1,478 @@
+"""Align codes with single factors: linear maps of codes that are an affine image of the factors.
+
+Two sources of information determine such a map: factors that are independent and not normal
+(:func:`find_independent_axes`), and factors that relax or oscillate at rates of their own
+(:func:`isolatent.encoders.find_dynamic_axes`). Both return :class:`Axes`, which state the codes
+that the data tell apart, and join the others into blocks.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import optimize
+from scipy.sparse.csgraph import connected_components
+from sklearn.decomposition import FastICA
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from isolatent.checks import check_integer, check_tensor
+
+__all__ = ["Axes", "Dynamics", "LinearAxes", "find_independent_axes"]
+
+MIN_ROWS = 50  # fewer do not support any axes
+MAX_ROWS = 20_000  # rows that determine and check independent axes
+RANK_TOLERANCE = 1e-10  # smallest variance of a direction, relative to the largest
+MIN_COSINE = 0.95  # between an axis and the same axis from other rows
+STARTS, SWEEPS, TOLERANCE = 2, 200, 1e-7  # of FastICA
+BINS, SHIFTS = 8, 12  # quantile bins per code, and surrogates without dependence
+MAX_DEPENDENCE = 0.08  # share of the point-symmetric information after a rotation by 45 degrees
+MAX_INFORMATION = 0.5  # the same share of all information
+MIN_EVIDENCE = 4.0  # standard errors by which a rotation by 45 degrees must be detected
+BATCHES, MIN_SCORE, MIN_NEGENTROPY = 40, 3.0, 1e-3  # of codes that are not normal
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Dynamics:
+    r"""Linear dynamics of codes: :math:`E[y(t + \text{lag}) \mid y(t)] = A\, y(t)`.
+
+    The eigenvalues of A do not depend on the coordinates: an eigenvalue
+    :math:`\lambda = r e^{i\omega}` relaxes with the time scale :math:`-\text{lag} / \log r` and
+    oscillates with the period :math:`2 \pi\, \text{lag} / \omega`.
+
+    Args:
+        matrix: A, for codes in the new axes.
+        moduli: r, one per code.
+        moduli_intervals: 95 % intervals.
+        angles: ω in radians per lag, from 0 to π, one per code.
+        angles_intervals: 95 % intervals.
+        lag: Rows between an observation and the next.
+
+    Example:
+        >>> dynamics = Dynamics(((0.5,),), (0.5,), ((0.4, 0.6),), (0.0,), ((0.0, 0.0),), lag=2)
+        >>> round(dynamics.time_scales[0], 2), dynamics.periods
+        (2.89, (inf,))
+    """
+
+    matrix: tuple[tuple[float, ...], ...]
+    moduli: tuple[float, ...]
+    moduli_intervals: tuple[tuple[float, float], ...]
+    angles: tuple[float, ...]
+    angles_intervals: tuple[tuple[float, float], ...]
+    lag: int
+
+    @property
+    def time_scales(self) -> tuple[float, ...]:
+        """Rows in which each code relaxes by a factor e; infinite for moduli of one or more."""
+        return tuple(self._time_scale(modulus) for modulus in self.moduli)
+
+    @property
+    def time_scales_intervals(self) -> tuple[tuple[float, float], ...]:
+        """95 % intervals of the time scales."""
+        return tuple(
+            (self._time_scale(low), self._time_scale(high)) for low, high in self.moduli_intervals
+        )
+
+    @property
+    def periods(self) -> tuple[float, ...]:
+        """Rows per oscillation of each code; infinite if it does not oscillate."""
+        return tuple(self._period(angle) for angle in self.angles)
+
+    @property
+    def periods_intervals(self) -> tuple[tuple[float, float], ...]:
+        """95 % intervals of the periods."""
+        return tuple(
+            (self._period(high), self._period(low)) for low, high in self.angles_intervals
+        )
+
+    def _time_scale(self, modulus: float) -> float:
+        if modulus >= 1:
+            return math.inf
+        return -self.lag / math.log(modulus) if modulus > 0 else 0.0
+
+    def _period(self, angle: float) -> float:
+        return 2 * math.pi * self.lag / angle if angle > 0 else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Axes:
+    r"""A linear map of codes onto axes along single factors: :math:`y = M (h - s)`.
+
+    Each new code has unit variance. Codes that the data do not tell apart form one block, within
+    which the axes are arbitrary.
+
+    Args:
+        method: "ica" or "dynamics".
+        matrix: M (n, n), in float64.
+        shift: s (n,), in float64.
+        blocks: Partition of the new codes; blocks of one code are identified.
+        stability: One number from 0 to 1 per new code: the absolute cosine, among whitened codes,
+            between its block and the same block from other rows.
+        reason: What the checks found, in words.
+        dynamics: Time scales and periods, if they were estimated.
+
+    Example:
+        >>> axes = Axes("ica", torch.eye(2), torch.zeros(2), ((0,), (1,)), (1.0, 1.0), "")
+        >>> axes.separates, axes.complete, Axes.from_dict(axes.to_dict()).blocks
+        (True, True, ((0,), (1,)))
+    """
+
+    method: str
+    matrix: Tensor
+    shift: Tensor
+    blocks: tuple[tuple[int, ...], ...]
+    stability: tuple[float, ...]
+    reason: str
+    dynamics: Dynamics | None = None
+
+    @property
+    def separates(self) -> bool:
+        """Whether there is more than one block."""
+        return len(self.blocks) > 1
+
+    @property
+    def complete(self) -> bool:
+        """Whether each new code is identified."""
+        return all(len(block) == 1 for block in self.blocks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return strings, numbers and lists, which JSON can store."""
+        return {
+            "method": self.method,
+            "matrix": self.matrix.tolist(),
+            "shift": self.shift.tolist(),
+            "blocks": [list(block) for block in self.blocks],
+            "stability": list(self.stability),
+            "reason": self.reason,
+            "dynamics": None if self.dynamics is None else _as_lists(asdict(self.dynamics)),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the axes that :meth:`to_dict` has stored."""
+        dynamics = values["dynamics"]
+        return cls(
+            method=values["method"],
+            matrix=torch.tensor(values["matrix"], dtype=torch.float64),
+            shift=torch.tensor(values["shift"], dtype=torch.float64),
+            blocks=_as_tuples(values["blocks"]),
+            stability=tuple(values["stability"]),
+            reason=values["reason"],
+            dynamics=None
+            if dynamics is None
+            else Dynamics(**{name: _as_tuples(value) for name, value in dynamics.items()}),
+        )
+
+
+class LinearAxes(nn.Module):
+    r"""The map :math:`y = M (h - s)` of codes onto :class:`Axes`; the identity at first.
+
+    Args:
+        n: Number of codes.
+
+    Example:
+        >>> h = torch.rand(5000, 2, generator=torch.Generator().manual_seed(0))
+        >>> h = h @ torch.tensor([[1.0, 0.5], [-0.5, 1.0]])
+        >>> y = LinearAxes(2).set(find_independent_axes(h))(h)
+        >>> bool((y.std(0) - 1).abs().max() < 1e-4)
+        True
+    """
+
+    shift: Tensor
+    matrix: Tensor
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        check_integer("n", n, at_least=1)
+        self.register_buffer("shift", torch.zeros(n))
+        self.register_buffer("matrix", torch.eye(n))
+
+    def set(self, axes: Axes) -> Self:
+        """Replace the map by that of ``axes``."""
+        if axes.matrix.shape != self.matrix.shape:
+            raise ValueError(
+                f"axes must be of {len(self.shift)} codes, got axes of {len(axes.shift)}"
+            )
+        self.shift.copy_(axes.shift)
+        self.matrix.copy_(axes.matrix)
+        return self
+
+    def forward(self, h: Tensor) -> Tensor:
+        return (h - self.shift) @ self.matrix.T
+
+
+def find_independent_axes(h: Any, h_pos: Any = None, *, seed: int = 0) -> Axes:
+    r"""Find axes along which codes are independent and not normal, and check them.
+
+    .. math:: y = R\, C^{-1/2} (h - \bar h), \qquad
+        R = \arg\max_{R R^\top = 1} \sum_k \big(E \log\cosh y_k - E \log\cosh \nu\big)^2
+
+    with the covariance C of the codes and a standard normal ν; FastICA solves it. Three checks
+    decide which axes are joined into a block.
+
+    - Codes are not normal: two or more that held-out rows do not tell from normal ones are joined.
+    - Axes are stable: an axis that both halves of the rows do not find again, up to an absolute
+      cosine of 0.95, is joined with those it mixes with.
+    - Codes are independent: the mutual information of two codes, in quantile bins, is compared with
+      that after a rotation by 45 degrees in their plane. The share is 0 for independent codes that
+      are not normal, 1 on a sphere, and in between for dependent factors. Of the point-symmetric
+      information, to which dependent factors contribute more than an encoder's errors do, the share
+      must be below 0.08, one standard error included; of all information, below 0.5.
+
+    References:
+        P. Comon, "Independent component analysis, a new concept?", Signal Processing 36, 1994.
+        A. Hyvärinen, "Fast and robust fixed-point algorithms for independent component analysis",
+        IEEE Transactions on Neural Networks 10, 1999.
+
+    Args:
+        h: Codes (N, n), in time order if they come from a recording.
+        h_pos: Codes of positives, which are used as further codes.
+        seed: Seed of the initial axes.
+
+    Example:
+        >>> z = torch.rand(5000, 3, generator=torch.Generator().manual_seed(0))
+        >>> h = z @ torch.tensor([[1.0, 0.5, 0.2], [-0.5, 1.0, 0.0], [0.3, 0.0, 1.0]])
+        >>> find_independent_axes(h).blocks
+        ((0,), (1,), (2,))
+        >>> find_independent_axes(z.sub(0.5).erfinv()).separates
+        False
+    """
+    check_integer("seed", seed, at_least=0)
+    codes = check_codes("h", h)
+    if h_pos is not None:
+        positives = check_codes("h_pos", h_pos, codes.shape)
+        codes = np.stack([codes, positives], 1).reshape(-1, codes.shape[1])
+    n = codes.shape[1]
+    if n == 1 or len(codes) < MIN_ROWS:
+        return unidentified_axes("ica", codes)
+    shift, whitening = whiten(codes)
+    chosen = np.linspace(0, len(codes) - 1, min(len(codes), MAX_ROWS)).astype(int)
+    x = (codes[chosen] - shift) @ whitening
+    half = len(x) // 2
+    fits = [_rotate(part, seed) for part in (x, x[:half], x[half:])]
+    rotation = _nearest_order(fits[0][0], whitening)
+    parts = [_match(rotation, part) for part, _ in fits[1:]]
+    cosines = np.stack([rotation @ part.T for part in parts])
+    held_out = np.concatenate([x[:half] @ parts[1].T, x[half:] @ parts[0].T])
+    normal = _look_normal(held_out)
+    joined, worst = _look_dependent(x @ rotation.T)
+    joined |= np.outer(normal, normal) | _look_unstable(cosines)
+    blocks = connected_blocks(joined)
+    stability = tuple(min(_subspace_cosine(c, b) for c in cosines) for b in block_of(blocks, n))
+    reason = (
+        f"{describe_blocks(blocks, n)}: {int(normal.sum())} of {n} codes look normal, the least "
+        f"stable of the codes or blocks has a cosine of {min(stability):.2f}, and the information "
+        f"between two codes is up to {100 * worst:.0f} % of that after a rotation by 45 degrees"
+    )
+    if not all(converged for _, converged in fits):
+        reason += "; FastICA did not converge"
+    return Axes(
+        "ica",
+        torch.from_numpy(rotation @ whitening.T),
+        torch.from_numpy(shift),
+        blocks,
+        stability,
+        reason,
+    )
+
+
+def check_codes(name: str, value: Any, shape: tuple[int, ...] | None = None) -> Array:
+    """Return codes (N, n) as float64, if they are finite and of the shape of the others."""
+    codes: Array = check_tensor(name, value).detach().cpu().double().numpy()
+    if codes.ndim != 2 or len(codes) < 2 or codes.shape[1] == 0:
+        raise ValueError(f"{name} must have the shape (N, n) with N >= 2, got {codes.shape}")
+    if shape is not None and codes.shape != shape:
+        raise ValueError(f"{name} must have the shape {shape} of h, got {codes.shape}")
+    if not np.isfinite(codes).all():
+        raise ValueError(f"{name} must be finite, got NaN or infinity")
+    constant = np.flatnonzero(np.ptp(codes, axis=0) == 0)
+    if len(constant):
+        raise ValueError(f"{name} must vary in every column, got a constant column {constant[0]}")
+    return codes
+
+
+def whiten(codes: Array) -> tuple[Array, Array]:
+    """Return the mean and the symmetric inverse square root of the covariance of codes (N, n)."""
+    variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(codes.T)))
+    if variances[0] <= RANK_TOLERANCE * variances[-1]:
+        raise ValueError(
+            f"h must vary in all {codes.shape[1]} directions, got linearly dependent columns"
+        )
+    return codes.mean(0), (axes / np.sqrt(variances)) @ axes.T
+
+
+def unidentified_axes(method: str, codes: Array) -> Axes:
+    """Return the codes, standardised, as one block."""
+    count, n = codes.shape
+    reason = f"{count} rows are too few to check axes; at least {MIN_ROWS} are needed"
+    return Axes(
+        method,
+        torch.from_numpy(np.diag(1 / codes.std(0, ddof=1))),
+        torch.from_numpy(codes.mean(0)),
+        (tuple(range(n)),),
+        (float(n == 1),) * n,
+        "one code is one axis" if n == 1 else reason,
+    )
+
+
+def connected_blocks(joined: NDArray[np.bool_]) -> tuple[tuple[int, ...], ...]:
+    """Return the connected components of a symmetric relation, in the order of the codes."""
+    labels = connected_components(joined, directed=False)[1]
+    blocks = {label: tuple(map(int, np.flatnonzero(labels == label))) for label in labels}
+    return tuple(sorted(blocks.values()))
+
+
+def block_of(blocks: Iterable[tuple[int, ...]], n: int) -> list[tuple[int, ...]]:
+    """Return for each of n codes the block that it belongs to."""
+    found = {code: block for block in blocks for code in block}
+    return [found[code] for code in range(n)]
+
+
+def describe_blocks(blocks: tuple[tuple[int, ...], ...], n: int) -> str:
+    """Return how many codes are identified, in words."""
+    single = sum(len(block) == 1 for block in blocks)
+    larger = [f"{{{', '.join(map(str, block))}}}" for block in blocks if len(block) > 1]
+    text = f"{single} of {n} codes identified"
+    return text + (f", not told apart: {' and '.join(larger)}" if larger else "")
+
+
+def _rotate(x: Array, seed: int) -> tuple[Array, bool]:
+    """Return independent axes of whitened codes as rows, and whether FastICA converged."""
+    for start in range(STARTS):
+        ica = FastICA(
+            whiten=False, max_iter=SWEEPS, tol=TOLERANCE, random_state=(seed + start) % 2**32
+        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            ica.fit(x)
+        converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
+        if converged:
+            break
+    left, _, right = np.linalg.svd(ica.components_)  # rows are orthonormal up to rounding
+    return left @ right, converged
+
+
+def _match(axes: Array, others: Array) -> Array:
+    """Return the other axes in the order and with the signs that are nearest to the axes."""
+    cosines = axes @ others.T
+    order = optimize.linear_sum_assignment(-np.abs(cosines))[1]
+    signs = np.sign(cosines[np.arange(len(axes)), order])
+    return others[order] * np.where(signs == 0, 1, signs)[:, None]
+
+
+def _nearest_order(axes: Array, whitening: Array) -> Array:
+    """Return the axes such that each new code correlates with the code in its place."""
+    root = np.linalg.inv(whitening)
+    correlations = root / np.linalg.norm(root, axis=1, keepdims=True)
+    return _match(correlations, axes)
+
+
+def _subspace_cosine(cosines: Array, block: tuple[int, ...]) -> float:
+    """Return the least cosine between two subspaces, from those between their axes."""
+    smallest = np.linalg.svd(cosines[np.ix_(block, block)], compute_uv=False)[-1]
+    return float(min(smallest, 1.0))
+
+
+def _look_unstable(cosines: Array) -> NDArray[np.bool_]:
+    """Return which axes (n, n) to join: unstable ones, each with those that it mixes with."""
+    n = cosines.shape[-1]
+    joined = np.zeros((n, n), dtype=bool)
+    for cosine in np.abs(cosines):
+        for k in np.flatnonzero(np.diag(cosine) < MIN_COSINE):
+            mixed = np.maximum(cosine[k], cosine[:, k])
+            mixed[k] = 0
+            joined[k] |= mixed >= min(mixed.max(), math.sqrt((1 - MIN_COSINE**2) / n))
+    return joined | joined.T
+
+
+def _look_normal(y: Array) -> NDArray[np.bool_]:
+    r"""Return which columns cannot be told from normal ones.
+
+    Negentropy is estimated as in Hyvärinen (1998), robust to outliers,
+
+    .. math:: k_1 (E\, y e^{-y^2/2})^2 + k_2 (E\, e^{-y^2/2} - \sqrt{1/2})^2
+
+    and the standard errors of the two means come from contiguous batches, since rows of a recording
+    are dependent.
+    """
+    y = (y - y.mean(0)) / y.std(0)
+    bell = np.exp(-(y**2) / 2)
+    # The second terms are the effects of standardising by an estimated mean and variance.
+    odd = y * bell - y * np.mean((1 - y**2) * bell, 0)
+    even = bell - math.sqrt(0.5) + (y**2 - 1) / 2 * np.mean(y**2 * bell, 0)
+    scores, negentropy = np.zeros(y.shape[1]), np.zeros(y.shape[1])
+    for terms, weight in (
+        (odd, 36 / (8 * math.sqrt(3) - 9)),
+        (even, 24 / (16 * math.sqrt(3) - 27)),
+    ):
+        means = np.stack([part.mean(0) for part in np.array_split(terms, BATCHES)])
+        scores = np.maximum(scores, np.abs(means.mean(0)) / means.std(0) * math.sqrt(BATCHES))
+        negentropy += weight * terms.mean(0) ** 2
+    return (scores < MIN_SCORE) | (negentropy < MIN_NEGENTROPY)
+
+
+def _look_dependent(y: Array) -> tuple[NDArray[np.bool_], float]:
+    """Return which codes (n, n) are not shown to be independent, and the largest share.
+
+    The bias and the standard error of information come from circular shifts of one code against
+    the other, which keep the dependence of neighbouring rows of a recording.
+    """
+    count, n = y.shape
+    bins = _quantile_bins(y)
+    information = np.stack(_information(bins, bins))
+    shifts = np.linspace(0.1, 0.9, SHIFTS) * count
+    surrogates = np.stack(
+        [_information(bins, np.roll(bins, int(s), 0)) for s in shifts]
+    )  # (shifts, 2, n, n)
+    surrogates = np.concatenate([surrogates, surrogates.swapaxes(2, 3)])
+    bias, error = surrogates.mean(0), surrogates.std(0)
+    rotated = np.zeros_like(information)
+    for i, j in zip(*np.triu_indices(n, 1), strict=True):
+        plane = _quantile_bins(np.stack([y[:, i] + y[:, j], y[:, i] - y[:, j]], 1))
+        rotated[:, i, j] = rotated[:, j, i] = np.stack(_information(plane, plane))[:, 0, 1]
+    information, rotated = information - bias, rotated - bias
+    limits = np.array([MAX_DEPENDENCE, MAX_INFORMATION])[:, None, None]
+    joined = information + error > limits * rotated
+    joined = joined.any(0) | (rotated[0] < MIN_EVIDENCE * error[0])
+    np.fill_diagonal(joined, False)
+    shares = information[0] / np.maximum(rotated[0], np.maximum(error[0], 1e-12))
+    return joined, float(np.clip(shares[~np.eye(n, dtype=bool)].max(), 0, 1))
+
+
+def _quantile_bins(y: Array) -> NDArray[np.float32]:
+    """Return indicators (N, n BINS) of the quantile bin of each code."""
+    count, n = y.shape
+    rank = y.argsort(0).argsort(0)
+    indicators = np.zeros((count, n, BINS), dtype=np.float32)
+    np.put_along_axis(indicators, (rank * BINS // count)[..., None], 1, axis=2)
+    return indicators.reshape(count, n * BINS)
+
+
+def _information(
+    bins: NDArray[np.float32], others: NDArray[np.float32]
+) -> tuple[Array, Array]:
+    """Return the mutual information (n, n) of codes in bins: its point-symmetric part, and all."""
+    n = bins.shape[1] // BINS
+    joint = (bins.T @ others).astype(np.float64).reshape(n, BINS, n, BINS) / len(bins)
+    symmetric = (joint + joint[:, ::-1, :, ::-1]) / 2
+    return tuple(  # type: ignore[return-value]
+        np.einsum("iajb->ij", p * np.log(np.maximum(p * BINS**2, 1e-12))) for p in (symmetric, joint)
+    )
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(v) for v in value) if isinstance(value, list | tuple) else value
+
+
+def _as_lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_lists(v) for name, v in value.items()}
+    return [_as_lists(v) for v in value] if isinstance(value, list | tuple) else value
