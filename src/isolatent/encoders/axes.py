@@ -29,12 +29,13 @@ __all__ = ["Axes", "Dynamics", "LinearAxes", "find_independent_axes"]
 
 MIN_ROWS = 50  # fewer do not support any axes
 MAX_ROWS = 20_000  # rows that determine and check independent axes
-RANK_TOLERANCE = 1e-10  # smallest variance of a direction, relative to the largest
+RANK_TOLERANCE = 1e-12  # smallest variance of a direction, relative to the largest
 MIN_COSINE = 0.95  # between an axis and the same axis from other rows
 STARTS, SWEEPS, TOLERANCE = 2, 200, 1e-7  # of FastICA
-BINS, SHIFTS = 8, 12  # quantile bins per code, and surrogates without dependence
-MAX_DEPENDENCE = 0.08  # share of the point-symmetric information after a rotation by 45 degrees
-MAX_INFORMATION = 0.5  # the same share of all information
+NORMAL_LOGCOSH = 0.374567  # E log cosh of a standard normal variable
+ORDERS, SHIFTS = 5, 12  # cosines of the rank of a code, and surrogates without dependence
+MAX_DEPENDENCE = 0.09  # share of the point-symmetric information after a rotation by 45 degrees
+MAX_INFORMATION = 0.7  # the same share of all information
 MIN_EVIDENCE = 4.0  # standard errors by which a rotation by 45 degrees must be detected
 BATCHES, MIN_SCORE, MIN_NEGENTROPY = 40, 3.0, 1e-3  # of codes that are not normal
 Array = NDArray[np.float64]
@@ -89,9 +90,7 @@ class Dynamics:
     @property
     def periods_intervals(self) -> tuple[tuple[float, float], ...]:
         """95 % intervals of the periods."""
-        return tuple(
-            (self._period(high), self._period(low)) for low, high in self.angles_intervals
-        )
+        return tuple((self._period(high), self._period(low)) for low, high in self.angles_intervals)
 
     def _time_scale(self, modulus: float) -> float:
         if modulus >= 1:
@@ -221,11 +220,11 @@ def find_independent_axes(h: Any, h_pos: Any = None, *, seed: int = 0) -> Axes:
     - Codes are not normal: two or more that held-out rows do not tell from normal ones are joined.
     - Axes are stable: an axis that both halves of the rows do not find again, up to an absolute
       cosine of 0.95, is joined with those it mixes with.
-    - Codes are independent: the mutual information of two codes, in quantile bins, is compared with
+    - Codes are independent: the mutual information of two codes, from their ranks, is compared with
       that after a rotation by 45 degrees in their plane. The share is 0 for independent codes that
       are not normal, 1 on a sphere, and in between for dependent factors. Of the point-symmetric
       information, to which dependent factors contribute more than an encoder's errors do, the share
-      must be below 0.08, one standard error included; of all information, below 0.5.
+      must be below 0.09, one standard error included; of all information, below 0.7.
 
     References:
         P. Comon, "Independent component analysis, a new concept?", Signal Processing 36, 1994.
@@ -257,9 +256,9 @@ def find_independent_axes(h: Any, h_pos: Any = None, *, seed: int = 0) -> Axes:
     chosen = np.linspace(0, len(codes) - 1, min(len(codes), MAX_ROWS)).astype(int)
     x = (codes[chosen] - shift) @ whitening
     half = len(x) // 2
-    fits = [_rotate(part, seed) for part in (x, x[:half], x[half:])]
-    rotation = _nearest_order(fits[0][0], whitening)
-    parts = [_match(rotation, part) for part, _ in fits[1:]]
+    rotation, others, converged = _fit_rotations(x, seed)
+    rotation = _nearest_order(rotation, whitening)
+    parts = [_match(rotation, other) for other in others]
     cosines = np.stack([rotation @ part.T for part in parts])
     held_out = np.concatenate([x[:half] @ parts[1].T, x[half:] @ parts[0].T])
     normal = _look_normal(held_out)
@@ -269,10 +268,11 @@ def find_independent_axes(h: Any, h_pos: Any = None, *, seed: int = 0) -> Axes:
     stability = tuple(min(_subspace_cosine(c, b) for c in cosines) for b in block_of(blocks, n))
     reason = (
         f"{describe_blocks(blocks, n)}: {int(normal.sum())} of {n} codes look normal, the least "
-        f"stable of the codes or blocks has a cosine of {min(stability):.2f}, and the information "
-        f"between two codes is up to {100 * worst:.0f} % of that after a rotation by 45 degrees"
+        f"stable axis has a cosine of {np.abs(np.diagonal(cosines, 0, 1, 2)).min():.2f} with that "
+        f"from half of the rows, and two codes share up to {100 * worst:.0f} % of the information "
+        f"that they share after a rotation by 45 degrees"
     )
-    if not all(converged for _, converged in fits):
+    if not converged:
         reason += "; FastICA did not converge"
     return Axes(
         "ica",
@@ -344,20 +344,48 @@ def describe_blocks(blocks: tuple[tuple[int, ...], ...], n: int) -> str:
     return text + (f", not told apart: {' and '.join(larger)}" if larger else "")
 
 
-def _rotate(x: Array, seed: int) -> tuple[Array, bool]:
+def _fit_rotations(x: Array, seed: int) -> tuple[Array, list[Array], bool]:
+    """Return independent axes of whitened codes and of each half, and whether FastICA converged.
+
+    FastICA finds local maxima of the contrast. So all rows are also fitted from the axes of the
+    halves, and the halves from those of all rows; the other half then decides between two maxima.
+    """
+    halves = x[: len(x) // 2], x[len(x) // 2 :]
+    (whole, converged), *own = (_rotate(part, seed) for part in (x, *halves))
+    for start, _ in own:
+        if _contrast(x @ start.T) > _contrast(x @ whole.T):
+            whole = _rotate(x, seed, start)[0]
+    rotations = []
+    for (first, _), rows, others in zip(own, halves, halves[::-1], strict=True):
+        second = _rotate(rows, seed, whole)[0]
+        rotations.append(max((first, second), key=lambda r: _contrast(others @ r.T)))
+    return whole, rotations, converged
+
+
+def _rotate(x: Array, seed: int, start: Array | None = None) -> tuple[Array, bool]:
     """Return independent axes of whitened codes as rows, and whether FastICA converged."""
-    for start in range(STARTS):
+    for attempt in range(STARTS):
         ica = FastICA(
-            whiten=False, max_iter=SWEEPS, tol=TOLERANCE, random_state=(seed + start) % 2**32
+            whiten=False,
+            max_iter=SWEEPS,
+            tol=TOLERANCE,
+            w_init=start,
+            random_state=(seed + attempt) % 2**32,
         )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             ica.fit(x)
         converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
-        if converged:
+        if converged or start is not None:
             break
     left, _, right = np.linalg.svd(ica.components_)  # rows are orthonormal up to rounding
     return left @ right, converged
+
+
+def _contrast(y: Array) -> float:
+    """Return the contrast that FastICA maximises: squared deviations from normal codes."""
+    logcosh = np.logaddexp(y, -y).mean(0) - math.log(2)
+    return float(np.square(logcosh - NORMAL_LOGCOSH).sum())
 
 
 def _match(axes: Array, others: Array) -> Array:
@@ -426,18 +454,18 @@ def _look_dependent(y: Array) -> tuple[NDArray[np.bool_], float]:
     the other, which keep the dependence of neighbouring rows of a recording.
     """
     count, n = y.shape
-    bins = _quantile_bins(y)
-    information = np.stack(_information(bins, bins))
+    cosines = _rank_cosines(y)
+    information = _information(cosines, cosines)
     shifts = np.linspace(0.1, 0.9, SHIFTS) * count
     surrogates = np.stack(
-        [_information(bins, np.roll(bins, int(s), 0)) for s in shifts]
+        [_information(cosines, np.roll(cosines, int(s), 0)) for s in shifts]
     )  # (shifts, 2, n, n)
     surrogates = np.concatenate([surrogates, surrogates.swapaxes(2, 3)])
     bias, error = surrogates.mean(0), surrogates.std(0)
     rotated = np.zeros_like(information)
     for i, j in zip(*np.triu_indices(n, 1), strict=True):
-        plane = _quantile_bins(np.stack([y[:, i] + y[:, j], y[:, i] - y[:, j]], 1))
-        rotated[:, i, j] = rotated[:, j, i] = np.stack(_information(plane, plane))[:, 0, 1]
+        plane = _rank_cosines(np.stack([y[:, i] + y[:, j], y[:, i] - y[:, j]], 1))
+        rotated[:, i, j] = rotated[:, j, i] = _information(plane, plane)[:, 0, 1]
     information, rotated = information - bias, rotated - bias
     limits = np.array([MAX_DEPENDENCE, MAX_INFORMATION])[:, None, None]
     joined = information + error > limits * rotated
@@ -447,25 +475,26 @@ def _look_dependent(y: Array) -> tuple[NDArray[np.bool_], float]:
     return joined, float(np.clip(shares[~np.eye(n, dtype=bool)].max(), 0, 1))
 
 
-def _quantile_bins(y: Array) -> NDArray[np.float32]:
-    """Return indicators (N, n BINS) of the quantile bin of each code."""
+def _rank_cosines(y: Array) -> NDArray[np.float32]:
+    r"""Return :math:`\sqrt2 \cos(\pi a u)` (N, n ORDERS) of the ranks u of each code."""
     count, n = y.shape
-    rank = y.argsort(0).argsort(0)
-    indicators = np.zeros((count, n, BINS), dtype=np.float32)
-    np.put_along_axis(indicators, (rank * BINS // count)[..., None], 1, axis=2)
-    return indicators.reshape(count, n * BINS)
+    ranks = (y.argsort(0).argsort(0) + 0.5) / count
+    orders = np.arange(1, ORDERS + 1)
+    table = math.sqrt(2) * np.cos(np.pi * ranks[..., None].astype(np.float32) * orders)
+    return table.reshape(count, n * ORDERS).astype(np.float32)
 
 
-def _information(
-    bins: NDArray[np.float32], others: NDArray[np.float32]
-) -> tuple[Array, Array]:
-    """Return the mutual information (n, n) of codes in bins: its point-symmetric part, and all."""
-    n = bins.shape[1] // BINS
-    joint = (bins.T @ others).astype(np.float64).reshape(n, BINS, n, BINS) / len(bins)
-    symmetric = (joint + joint[:, ::-1, :, ::-1]) / 2
-    return tuple(  # type: ignore[return-value]
-        np.einsum("iajb->ij", p * np.log(np.maximum(p * BINS**2, 1e-12))) for p in (symmetric, joint)
-    )
+def _information(cosines: NDArray[np.float32], others: NDArray[np.float32]) -> Array:
+    """Return mutual information (2, n, n) of codes: its point-symmetric part, and all.
+
+    To second order it is half the sum of the squared coefficients of the density of the ranks.
+    Those of cosines whose orders have an even sum do not change if both codes change their sign.
+    """
+    n = cosines.shape[1] // ORDERS
+    joint = (cosines.T @ others).astype(np.float64).reshape(n, ORDERS, n, ORDERS) / len(cosines)
+    order = np.arange(ORDERS)
+    even = (order[:, None] + order) % 2 == 0
+    return np.stack([np.einsum("iajb,ab->ij", joint**2, part) / 2 for part in (even, even | True)])
 
 
 def _as_tuples(value: Any) -> Any:
