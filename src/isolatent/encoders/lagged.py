@@ -1,4 +1,4 @@
-"""Align codes with factors that relax or oscillate at rates of their own, from lagged covariances."""
+"""Align codes with factors that relax or oscillate at rates of their own."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def find_dynamic_axes(
     Example:
         >>> z, noise = np.zeros((5000, 2)), np.random.default_rng(0).normal(size=(5000, 2))
         >>> for t in range(1, 5000):
-        ...     z[t] = np.array([0.95, 0.5]) * z[t - 1] + noise[t]
+        ...     z[t] = np.array([0.9, 0.5]) * z[t - 1] + noise[t]
         >>> axes = find_dynamic_axes(z @ [[1.0, 0.5], [-0.5, 1.0]], lag=1)
         >>> axes.blocks, [round(modulus, 1) for modulus in axes.dynamics.moduli]
         (((0,), (1,)), [0.9, 0.5])
