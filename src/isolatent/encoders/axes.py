@@ -363,7 +363,12 @@ def _fit_rotations(x: Array, seed: int) -> tuple[Array, list[Array], bool]:
 
 
 def _rotate(x: Array, seed: int, start: Array | None = None) -> tuple[Array, bool]:
-    """Return independent axes of whitened codes as rows, and whether FastICA converged."""
+    """Return independent axes of nearly whitened codes as rows, and whether FastICA converged.
+
+    A part of whitened codes is whitened itself: its variances would count as contrast.
+    """
+    shift, whitening = whiten(x)
+    white = (x - shift) @ whitening
     for attempt in range(STARTS):
         ica = FastICA(
             whiten=False,
@@ -374,16 +379,17 @@ def _rotate(x: Array, seed: int, start: Array | None = None) -> tuple[Array, boo
         )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
-            ica.fit(x)
+            ica.fit(white)
         converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
         if converged or start is not None:
             break
-    left, _, right = np.linalg.svd(ica.components_)  # rows are orthonormal up to rounding
+    left, _, right = np.linalg.svd(ica.components_ @ whitening)  # the nearest orthonormal rows
     return left @ right, converged
 
 
 def _contrast(y: Array) -> float:
     """Return the contrast that FastICA maximises: squared deviations from normal codes."""
+    y = (y - y.mean(0)) / y.std(0)
     logcosh = np.logaddexp(y, -y).mean(0) - math.log(2)
     return float(np.square(logcosh - NORMAL_LOGCOSH).sum())
 
