@@ -321,6 +321,6 @@ def _describe(dynamics: Dynamics) -> str:
     """Return time scales and periods, in words."""
     slowest = ", ".join(f"{scale:.3g}" for scale in dynamics.time_scales)
     text = f"time scales of {slowest} rows"
-    periods = {f"{p:.3g}" for p, (low, _) in zip(dynamics.periods, dynamics.angles_intervals,
-                                                  strict=True) if low > 0}  # fmt: skip
+    bounds = zip(dynamics.periods, dynamics.angles_intervals, strict=True)
+    periods = {f"{period:.3g}" for period, (low, _) in bounds if low > 0}
     return text + (f", periods of {', '.join(sorted(periods))} rows" if periods else "")
