@@ -356,6 +356,14 @@ def test_few_rows_support_no_axes(find):
 
 
 @pytest.mark.parametrize("find", [find_independent_axes, find_dynamic_axes])
+@pytest.mark.parametrize(("rows", "n"), [(50, 2), (50, 5), (60, 20), (120, 12), (200, 20)])
+def test_short_data_do_not_fail(find, rows, n):
+    axes = find(np.random.default_rng(0).normal(size=(rows, n)))
+    assert not axes.complete
+    assert sorted(code for block in axes.blocks for code in block) == list(range(n))
+
+
+@pytest.mark.parametrize("find", [find_independent_axes, find_dynamic_axes])
 def test_one_code_is_one_axis(find):
     h = 3 + 2 * np.random.default_rng(0).normal(size=(1000, 1))
     axes = find(h)

@@ -23,7 +23,7 @@ from isolatent.checks import check_integer, check_tensor
 
 __all__ = ["Axes", "Dynamics", "LinearAxes"]
 
-MIN_ROWS = 50  # fewer do not support any axes
+MIN_ROWS, MIN_ROWS_PER_CODE = 50, 10  # fewer do not support any axes
 RANK_TOLERANCE = 1e-12  # smallest variance of a direction, relative to the largest
 MIN_COSINE = 0.95  # between an axis and the same axis from other rows
 Array = NDArray[np.float64]
@@ -219,10 +219,16 @@ def whiten(codes: Array) -> tuple[Array, Array]:
     return codes.mean(0), (axes / np.sqrt(variances)) @ axes.T
 
 
+def has_enough_rows(codes: Array) -> bool:
+    """Return whether codes (N, n) are enough to estimate axes and to check them."""
+    return len(codes) >= max(MIN_ROWS, MIN_ROWS_PER_CODE * codes.shape[1])
+
+
 def unidentified_axes(method: str, codes: Array) -> Axes:
     """Return the codes, standardised, as one block."""
     count, n = codes.shape
-    reason = f"{count} rows are too few to check axes; at least {MIN_ROWS} are needed"
+    needed = max(MIN_ROWS, MIN_ROWS_PER_CODE * n)
+    reason = f"{count} rows are too few to check axes of {n} codes; at least {needed} are needed"
     return Axes(
         method,
         torch.from_numpy(np.diag(1 / codes.std(0, ddof=1))),

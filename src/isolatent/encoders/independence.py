@@ -16,12 +16,12 @@ from sklearn.exceptions import ConvergenceWarning
 from isolatent.checks import check_integer
 from isolatent.encoders.axes import (
     MIN_COSINE,
-    MIN_ROWS,
     Axes,
     block_of,
     check_codes,
     connected_blocks,
     describe_blocks,
+    has_enough_rows,
     unidentified_axes,
     whiten,
 )
@@ -81,7 +81,7 @@ def find_independent_axes(h: Any, h_pos: Any = None, *, seed: int = 0) -> Axes:
         positives = check_codes("h_pos", h_pos, codes.shape)
         codes = np.stack([codes, positives], 1).reshape(-1, codes.shape[1])
     n = codes.shape[1]
-    if n == 1 or len(codes) < MIN_ROWS:
+    if n == 1 or not has_enough_rows(codes):
         return unidentified_axes("ica", codes)
     shift, whitening = whiten(codes)
     chosen = np.linspace(0, len(codes) - 1, min(len(codes), MAX_ROWS)).astype(int)

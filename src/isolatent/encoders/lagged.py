@@ -14,13 +14,13 @@ from scipy import stats
 from isolatent.checks import check_integer
 from isolatent.encoders.axes import (
     MIN_COSINE,
-    MIN_ROWS,
     Axes,
     Dynamics,
     block_of,
     check_codes,
     connected_blocks,
     describe_blocks,
+    has_enough_rows,
     unidentified_axes,
     whiten,
 )
@@ -94,7 +94,7 @@ def find_dynamic_axes(
         positives = check_codes("h_pos", h_pos, codes.shape)
     elif not (runs[lag:] == runs[:-lag]).any():
         raise ValueError(f"lag must be shorter than the longest session of h, got {lag}")
-    if len(codes) < MIN_ROWS:
+    if not has_enough_rows(codes):
         return unidentified_axes("dynamics", codes)
     pooled = codes if positives is None else np.concatenate([codes, positives])
     shift, whitening = whiten(pooled)
