@@ -76,7 +76,7 @@ def test_independent_factors_are_found(factors, errors):
     axes = find_independent_axes(h)
     assert axes.complete, axes.reason
     y = new_codes(axes, h)
-    assert correlations(y, z).max(1).min() > 0.985
+    assert correlations(y, z).max(1).min() > (0.995 if errors == "exact" else 0.985)
     assert sorted(correlations(y, z).argmax(1)) == list(range(z.shape[1]))
     assert min(axes.stability) > 0.95
     np.testing.assert_allclose(np.cov(y.T), np.eye(z.shape[1]), atol=1e-8)
@@ -197,7 +197,7 @@ def test_different_time_scales_are_separated(share):
 
 @pytest.mark.parametrize(("rows", "share"), [(2000, 0.0), (5000, 0.2), (30_000, 0.2)])
 def test_intervals_cover_the_moduli(rows, share):
-    """Of 160 intervals 88 to 99 %; four in a recording are nearly independent (error 1.7 %)."""
+    """Of 160 intervals 88 to 99 %, where a true rate of 95 % has a standard error of 1.7 %."""
     covered, attenuated = [], []
     for seed in range(40):
         z, rng = relaxations(rows, seed)
@@ -208,7 +208,7 @@ def test_intervals_cover_the_moduli(rows, share):
         ):
             bounds = np.array(axes.dynamics.moduli_intervals)
             found.extend((bounds[:, 0] <= MODULI) & (bounds[:, 1] >= MODULI))
-    assert 0.88 <= np.mean(covered) <= 0.995
+    assert 0.88 <= np.mean(covered) <= 0.99
     if share > 0:  # the one-lag regression of the same codes fails
         assert np.mean(attenuated) < 0.5
 
