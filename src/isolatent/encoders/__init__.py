@@ -1,6 +1,9 @@
-"""From observations to codes: whitening, networks, output heads and calibration."""
+"""From observations to codes: whitening, networks, output heads, calibration and axes."""
 
+from isolatent.encoders.axes import Axes, Dynamics, LinearAxes
 from isolatent.encoders.calibration import PrincipalAxes, Straightening
+from isolatent.encoders.independence import find_independent_axes
+from isolatent.encoders.lagged import find_dynamic_axes
 from isolatent.encoders.networks import (
     MLP,
     BoxHead,
@@ -14,8 +17,11 @@ from isolatent.encoders.whitening import Whitening
 
 __all__ = [
     "MLP",
+    "Axes",
     "BoxHead",
     "ConvEncoder",
+    "Dynamics",
+    "LinearAxes",
     "PaperMLP",
     "PooledEncoder",
     "PrincipalAxes",
@@ -23,4 +29,6 @@ __all__ = [
     "SphereHead",
     "Straightening",
     "Whitening",
+    "find_dynamic_axes",
+    "find_independent_axes",
 ]
