@@ -57,9 +57,12 @@ def fit(
         ),
     ] = None,
     space: Annotated[
-        str,
-        typer.Option(help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball."),
-    ] = "sphere",
+        str | None,
+        typer.Option(
+            help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball.  "
+            "[default: nothing is declared, codes are free]"
+        ),
+    ] = None,
     marginal: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +92,15 @@ def fit(
         typer.Option(
             help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal or "
             "dynamics, separated by commas, or auto for those that held-out pairs support.  "
-            "[default: none]"
+            "[default: auto, or none if beliefs are declared]"
+        ),
+    ] = None,
+    axes: Annotated[
+        str | None,
+        typer.Option(
+            help="How to align free codes with single factors: ica (by independence), dynamics (by "
+            "time scales and frequencies), auto (by what the data support best) or none.  "
+            "[default: auto, or none if beliefs are declared]"
         ),
     ] = None,
     random_state: RandomState = 0,
@@ -135,8 +146,9 @@ def fit(
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
         observed = _read(data, data_pos, session, lag)
-        beliefs = _check_beliefs(context.params)
+        _check_beliefs(context.params)
         model = _build(context.params, observed.x.shape[1])
+        beliefs = model.beliefs
         if beliefs.space == "sphere" and model.n_components < 2:
             raise ValueError(
                 f"--n-components must be at least 2 on a sphere, got {model.n_components}"
@@ -158,10 +170,8 @@ def fit(
 
 def describe_gains(model: ContrastiveICA) -> list[str]:
     """Return lines about the relaxations that ``relax="auto"`` compared, none for other models."""
-    if model.relax != "auto":
-        return []
     if not model.gains_:
-        return ["relaxations: none was compared"]
+        return []
     return [
         "relaxations compared by their gain on held-out pairs, in nats:",
         *(
@@ -197,7 +207,7 @@ def _check_options(options: dict[str, Any]) -> None:
         check_one_of("--log", options["log"], ["csv"])
     if options["data_pos"] is not None and options["lag"] is not None:
         raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
-    if "dynamics" in _parse_relax(options["relax"]) and (options["lag"] or 1) > 1:
+    if "dynamics" in str(options["relax"]) and (options["lag"] or 1) > 1:
         raise ValueError(
             "--relax must not contain dynamics with --lag above 1: it needs positives that follow "
             f"their anchors by one lag, and --lag {options['lag']} takes all lags up to it"
@@ -209,7 +219,7 @@ def _parse_relax(text: str | None) -> str | tuple[str, ...]:
     from isolatent.theory import RELAXATIONS
 
     if text is None or text == "auto":
-        return text or ()
+        return text or "default"
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         check_one_of("--relax", name, ("auto", *RELAXATIONS) if len(names) == 1 else RELAXATIONS)
@@ -218,9 +228,13 @@ def _parse_relax(text: str | None) -> str | tuple[str, ...]:
     return names
 
 
-def _check_beliefs(options: dict[str, Any]) -> Beliefs:
-    """Return the declared beliefs; errors name the options."""
-    from isolatent.theory import CONDITIONALS, MARGINALS, SPACES, Beliefs
+def _check_beliefs(options: dict[str, Any]) -> None:
+    """Raise an error if a declared belief is unknown, which names the option."""
+    from isolatent.theory import CONDITIONALS, MARGINALS, SPACES
+    from isolatent.training.axes import AXES
+
+    if options["axes"] is not None:
+        check_one_of("--axes", options["axes"], (*AXES, "none"))
 
     for name, allowed in (
         ("space", SPACES),
@@ -231,7 +245,6 @@ def _check_beliefs(options: dict[str, Any]) -> Beliefs:
             check_one_of(f"--{name}", options[name], allowed)
     if options["conditional"] == "gennorm" and options["p"] is None:
         raise ValueError("--p must be given with --conditional gennorm: its exponent, at least 1")
-    return Beliefs(*(options[name] for name in ("space", "marginal", "conditional", "p")))
 
 
 def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
@@ -249,6 +262,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
         lag=options["lag"] or 1,
         relax=_parse_relax(options["relax"]),
+        axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
         recipe=recipe if given else None,  # without one, few pairs get small batches
         precision=PRECISION_NAMES[options["precision"]],
         **{name: options[name] for name in PARAMETERS},
@@ -327,7 +341,8 @@ def _summary(observed: Observations, beliefs: Beliefs, model: ContrastiveICA) ->
         what += f", lag up to {model.lag}"
     if observed.groups is not None:
         what += f", {len(_session_lengths(observed))} sessions"
-    relax = model.relax if isinstance(model.relax, str) else ", ".join(model.relax)
+    relax = ", ".join([model.relax] if isinstance(model.relax, str) else model.relax)
+    relax = "" if relax == "default" else relax
     return (
         f"{what}, {columns} columns\n"
         f"{model.n_components} components; {beliefs}; loss {model.loss}, "

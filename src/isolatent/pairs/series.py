@@ -124,6 +124,17 @@ class SeriesPairs:
             anchors = anchors[positions]
         return read_rows("x", self.x, anchors), read_rows("x", self.x, anchors + self.shortest)
 
+    def rows(self, most: int) -> tuple[Tensor, np.ndarray[Any, Any]]:
+        """Return the rows of the recording in their order, and a session number for each.
+
+        Args:
+            most: Largest number of rows; a longer recording is cut at its end.
+        """
+        spans = [*zip(self._starts, self._ends, strict=True)]
+        index = np.concatenate([np.arange(start, end) for start, end in spans])[:most]
+        session = np.repeat(np.arange(len(spans)), self._ends - self._starts)[:most]
+        return read_rows("x", self.x, index), session
+
     def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch_size`` pairs."""
         check_integer("batch_size", batch_size, at_least=1)

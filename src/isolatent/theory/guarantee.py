@@ -56,12 +56,13 @@ class Guarantee:
         reference: The theorem.
         gap: The first assumption that fails, where there is no guarantee.
         consequence: A further consequence, and its condition on the data.
-        blocks: Codes whose learned weights cannot be distinguished, where weights were given and
-            distinguish blocks.
+        blocks: Codes that cannot be told apart, by their learned weights or by their axes, where
+            others can.
         objective: The loss that training ended with, where a model was trained.
         calibration: The calibration that was applied to its codes, if any.
         warnings: Events of training that contradict the claim, such as a saturated loss.
         learned: What training learned in place of relaxed assumptions, with its value.
+        axes: What the checks of axes found, where axes were looked for.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -80,6 +81,7 @@ class Guarantee:
     calibration: str = ""
     warnings: tuple[str, ...] = ()
     learned: tuple[str, ...] = ()
+    axes: str = ""
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -101,6 +103,7 @@ class Guarantee:
                 ("besides", self.consequence),
                 ("trained", self.objective),
                 ("calibrated", self.calibration),
+                ("axes", self.axes),
                 *(("learned", sentence) for sentence in self.learned),
                 *(("warning", warning) for warning in self.warnings),
             )

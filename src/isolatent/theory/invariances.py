@@ -34,6 +34,7 @@ _LEFT_OPEN = {
     "signed permutation and scaling": _UNITS,
     "block-orthogonal map": (*_ORDER, "rotation"),
     "orthogonal map": (*_ORDER, "rotation"),
+    "block-affine map": (*_UNITS, "rotation"),
     "affine map": (*_UNITS, "rotation"),
 }
 

@@ -201,11 +201,12 @@ def build_saturated_loss(
     """Build the loss that replaces a saturated one; None where there is no such loss."""
     if name not in ("infonce", "aninfonce") or batch_size < 3:
         return None
-    if _potentials(name, beliefs, potentials) != "none" or set(relaxed) - {
-        "pairing",
-        "factor_scale",
-    }:
+    # Free codes need no potentials: narrow steps determine the map for every marginal.
+    potentials = "none" if beliefs.head == "free" else _potentials(name, beliefs, potentials)
+    if potentials != "none" or set(relaxed) - {"pairing", "factor_scale"}:
         return None
+    if beliefs.head == "free" and "pairing" in relaxed:
+        return None  # nothing bounds free codes against a collapse that leaves out the far pairs
     p = 2.0 if beliefs.head == "sphere" or beliefs.exponent is None else beliefs.exponent
     if name == "aninfonce" or beliefs.similarity == "weighted" or "factor_scale" in relaxed:
         # On a sphere unrelated pairs and weights were not tried together.

@@ -24,6 +24,7 @@ from isolatent.contrast import (
     InfoNCE,
     LinearDynamics,
     Lp,
+    NetworkPotential,
     SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     SphereMoments,
@@ -47,6 +48,7 @@ from isolatent.training.relaxations import (
     attach,
     check_relax,
     check_relaxable,
+    detach,
     relatedness,
     relaxations_of,
 )
@@ -209,9 +211,11 @@ class ContrastiveTraining(Training):
             self._level = loss
         else:
             self._level = LEVEL_DECAY * self._level + (1 - LEVEL_DECAY) * loss
-        if self.saturated_loss is not None and self._level < self.saturation * chance:
+        if self.saturated_loss is None or self._level >= self.saturation * chance:
+            return
+        if self.choice is None or not self.choice.delays_saturation():
             self.saturated_at = self.number + 1
-            chosen = self.choice is not None and self.choice.relaxed
+            chosen = self.choice is not None and self.choice.has_chosen
             self.schedule.restart(self.saturated_at if chosen else None)
             if self.choice is not None:
                 self.choice.saturate(self)
@@ -239,6 +243,14 @@ class ContrastiveTraining(Training):
                 assert isinstance(network, nn.Sequential)
                 network.append(PrincipalAxes(n_components).to(self.processes.device, self.dtype))
 
+    def tighten(self, name: str, h: Tensor) -> None:
+        """Take a relaxation out of the loss; h are codes of anchors."""
+        loss = self.modules["loss"]
+        assert isinstance(loss, ContrastiveLoss)
+        detach(loss, name, h)
+        build = None if self.choice is None else self.choice.saturated_loss
+        self._set_saturated_loss(None if build is None else build(relaxations_of(loss)))
+
     def start_anew(self) -> None:
         """Forget the optimiser's moments, the averaged weights and the schedule."""
         self.optimiser.state.clear()
@@ -250,6 +262,8 @@ class ContrastiveTraining(Training):
     def restore(self, saved: SavedState, identity: Mapping[str, Any]) -> None:
         state = saved.record["state"].get("choice")
         if self.choice is not None and state is not None:
+            for name in set(self.choice.provisional) - set(state["relaxed"]):
+                setattr(self.modules["loss"], name, None)
             self.relax(state["relaxed"], self.choice.n_components)
         super().restore(saved, identity)
 
@@ -260,7 +274,7 @@ class ContrastiveTraining(Training):
             name += ", codes kept uniform at first"
         if self.saturated_at is None or self.saturated_at >= self.number:
             return name
-        if self.choice is not None and "factor_scale" not in self.choice.gains:
+        if self.choice is not None and set(self.choice.candidates) - set(self.choice.gains):
             name += " (not all relaxations were compared: a saturated loss cannot tell them apart)"
         return f"{name}, then alignment and entropy from step {self.saturated_at + 1} (saturated)"
 
@@ -506,11 +520,16 @@ def set_up(
     choice = None
     if relaxed is None:
         candidates = candidates_for(objective, beliefs, source)
+        provisional = ()
+        if beliefs.head == "free" and "anchor_scale" in candidates and _has_potentials(objective):
+            provisional = ("anchor_scale",)
+            attach(objective, provisional, n_components)  # type: ignore[arg-type]
         alone = isinstance(encoder, str) and may_lose_factors(loss, beliefs, ("factor_scale",))
         choice = RelaxationChoice(
             *(candidates, source, network, objective, n_components),
             head=beliefs.head if isinstance(encoder, str) else "free",
             may_lose_factors=alone,
+            provisional=provisional,
             saturated_loss=saturated_for,
         )
     moments = isinstance(encoder, str) and may_lose_factors(loss, beliefs, relaxed or ())
@@ -520,6 +539,11 @@ def set_up(
     )
     check_batch(first, objective)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
+
+
+def _has_potentials(loss: nn.Module) -> bool:
+    slots = (getattr(loss, name, None) for name in ("potential", "potential_pos"))
+    return all(isinstance(slot, NetworkPotential) for slot in slots)
 
 
 def start_dynamics(loss: nn.Module, network: nn.Module, pairs: Batch) -> None:

@@ -19,10 +19,12 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import ContrastiveLoss
-from isolatent.inference import dtype_of
+from isolatent.encoders import Axes
+from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.assumptions import REACHES_OPTIMUM
+from isolatent.theory.axes import with_axes
 from isolatent.theory.world_beliefs import count_factors
 from isolatent.training.assembly import (
     ENCODERS,
@@ -34,6 +36,7 @@ from isolatent.training.assembly import (
     learns_size,
     weight_errors_of,
 )
+from isolatent.training.axes import AXES, append_axes, find_axes, without_axes
 from isolatent.training.calibration import calibrate
 from isolatent.training.contrastive import (
     HELD_OUT_PAIRS,
@@ -50,6 +53,7 @@ from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe
 from isolatent.training.relaxations import (
+    AUTO,
     attach,
     check_relax,
     check_relaxable,
@@ -64,6 +68,7 @@ __all__ = ["ContrastiveICA"]
 MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 SCORE_BATCH_SIZE = 512
+DEFAULT = "default"  # of relax and axes: as the data ask, unless beliefs are declared
 ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 
 
@@ -71,17 +76,23 @@ ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 class ContrastiveICA(NetworkEstimator):
     r"""Recover latent factors from positive pairs.
 
-    Declare what is believed about the world: the space of the latents, their marginal, and how
-    positives are distributed around anchors. The similarity, the output head and the guarantee
-    follow from these :class:`isolatent.Beliefs`. An encoder :math:`f` is trained so that
-    :math:`e^{s(f(x'), f(x))}` matches the declared conditional; ``guarantee_`` states what may then
-    be claimed of the codes.
+    Nothing need be declared but the number of factors. Codes are free then, and compared by their
+    squared distance; assumptions about the pairs are relaxed as held-out pairs ask, and axes are
+    found as far as the independence of the factors, or their dynamics, support it.
+
+    What is declared about the world is taken at its word, and more can be claimed: the space of the
+    latents, their marginal, and how positives are distributed around anchors. The similarity, the
+    output head and the guarantee follow from these :class:`isolatent.Beliefs`. An encoder :math:`f`
+    is trained so that :math:`e^{s(f(x'), f(x))}` matches the conditional; ``guarantee_`` states
+    what may then be claimed of the codes.
 
     Args:
         n_components: Number of factors n.
-        space: ``"sphere"``, ``"box"``, ``"euclidean"``, ``"cubegrid"`` or ``"hollowball"``.
+        space: ``"sphere"``, ``"box"``, ``"euclidean"``, ``"cubegrid"`` or ``"hollowball"``. By
+            default ``"sphere"`` if ``conditional="vmf"``, and ``"euclidean"`` otherwise.
         marginal: ``"uniform"``, ``"normal"``, or ``"unknown"``; the last two add learned
-            potentials. By default ``"uniform"``, and ``"normal"`` if ``space="euclidean"``.
+            potentials. By default ``"unknown"`` if nothing is declared; else ``"uniform"``, and
+            ``"normal"`` if ``space="euclidean"``.
         conditional: ``"vmf"`` on the sphere, ``"normal"``, ``"laplace"``, ``"gennorm"`` or
             ``"anisotropic"``, a normal whose width differs between factors. By default ``"vmf"``
             on the sphere and ``"normal"`` elsewhere.
@@ -94,7 +105,13 @@ class ContrastiveICA(NetworkEstimator):
             pairs are unrelated), ``"anchor_scale"`` (steps are wider in some places),
             ``"factor_scale"`` (some factors move more than others), ``"marginal"`` (the same as
             ``marginal="unknown"``) and ``"dynamics"`` (positives lie around a linear map of the
-            anchor), or ``"auto"`` for those that held-out pairs support. By default none.
+            anchor), or ``"auto"`` for those that held-out pairs support. ``"default"`` means
+            ``"auto"`` if neither space, marginal nor conditional is declared, and none otherwise.
+        axes: How to align free codes with single factors: ``"ica"`` by their independence,
+            ``"dynamics"`` by their time scales and frequencies, ``"auto"`` by what the data support
+            best, or None to leave the codes as they are. They are aligned only as far as checks
+            confirm. ``"default"`` means ``"auto"`` if neither space, marginal nor conditional is
+            declared, and None otherwise.
         encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
             `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a CPU),
             ``"residual"`` (images), or any module that maps observations to codes
@@ -119,6 +136,10 @@ class ContrastiveICA(NetworkEstimator):
             its standard error. A relaxation in use has its gain over those chosen before it.
         related_share_: With ``"pairing"``: the share of pairs that are related.
         related_share_interval_: Its 95 % interval.
+        axes_: The :class:`isolatent.encoders.Axes` that were found, with what their checks said;
+            None if none were looked for.
+        dynamics_: Matrix, time scales and periods of the codes with their intervals, an
+            :class:`isolatent.encoders.Dynamics`, where axes were looked for by dynamics.
         history_: A :class:`isolatent.training.Step` for each step, with its loss.
         n_features_in_: Number of observed dimensions.
         feature_names_in_: Names of the columns, if X had some.
@@ -129,19 +150,20 @@ class ContrastiveICA(NetworkEstimator):
         ...     iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0
         ... )
         >>> recipe = iso.Recipe(max_steps=50, batch_size=128)
-        >>> model = iso.ContrastiveICA(3, recipe=recipe, random_state=0)
+        >>> model = iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0)
         >>> z_hat = model.fit(world).transform(world.sample_pairs(5)[0])
         >>> z_hat.shape
         (5, 3)
     """
 
-    space: str = "sphere"
+    space: str | None = None
     marginal: str | None = None
     conditional: str | None = None
     p: float | None = None
     loss: str | nn.Module = "infonce"
     potentials: str | None = None
-    relax: str | Sequence[str] = ()
+    relax: str | Sequence[str] = DEFAULT
+    axes: str | None = DEFAULT
     encoder: str | nn.Module = "mlp"
     lag: int | Sequence[int] = 1
     recipe: Recipe | None = None
@@ -203,7 +225,9 @@ class ContrastiveICA(NetworkEstimator):
         self.__dict__.pop("_training", None)  # of an earlier partial_fit
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
-        self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs)
+        self._set_fitted(
+            run.training, run.modules, run.source, run.held_out, beliefs, self._axes()
+        )
         for warning in self.guarantee_.warnings:
             warnings.warn(warning, IsolatentWarning, stacklevel=2)
         self._warn_if_uninformative(run.held_out)
@@ -222,7 +246,11 @@ class ContrastiveICA(NetworkEstimator):
         source. After ``fit`` or ``load`` it starts anew, since those keep no optimiser.
         """
         recipe, beliefs = self._check()
-        if check_relax(self.relax) is None:
+        if self.axes not in (None, DEFAULT):
+            raise ValueError(
+                f"axes must be None for partial_fit, got {self.axes!r}: axes are found after a fit"
+            )
+        if self.relax != DEFAULT and check_relax(self.relax) is None:
             raise ValueError(
                 "relax must name relaxations for partial_fit, got 'auto': the choice needs "
                 "held-out pairs and a fit to the end"
@@ -233,7 +261,7 @@ class ContrastiveICA(NetworkEstimator):
         if not started:
             processes = connect(self.accelerator, 1, 1, self.precision)
             seed = self._draw_seed()
-            run = self._set_up(source, seed, recipe, beliefs, processes, holds_out=False)
+            run = self._set_up(source, seed, recipe, beliefs, processes, partial=True)
             self._training = run.training
         training = self._training
         pairs = len(source) if isinstance(source, FinitePairSource) else recipe.batch_size
@@ -247,6 +275,11 @@ class ContrastiveICA(NetworkEstimator):
         sample = source.sample(min(HELD_OUT_PAIRS, max(pairs, 2)), training.generator)
         self._set_fitted(training, training.result(), source, Batch.of(sample), beliefs)
         return self
+
+    @property
+    def beliefs(self) -> Beliefs:
+        """What is believed about the world: declared, or the default that needs no declaration."""
+        return self._beliefs()
 
     def code_module(self) -> nn.Module:
         check_is_fitted(self, "encoder_")
@@ -265,7 +298,7 @@ class ContrastiveICA(NetworkEstimator):
         declared = self._beliefs()
         loss = getattr(self, "loss_", self.loss)
         if isinstance(loss, str):
-            relaxed = check_relax(self.relax) or ()
+            relaxed = self._relax() or ()
             loss = build_loss(loss, declared, self.n_components, self.potentials, relaxed)
         guarantee = guarantee_of(
             Beliefs.of(world),
@@ -278,6 +311,10 @@ class ContrastiveICA(NetworkEstimator):
         if not hasattr(self, "guarantee_"):
             return guarantee
         fitted = self.guarantee_
+        if self.axes_ is not None:
+            guarantee = with_axes(
+                guarantee, self.axes_.method, self.axes_.blocks, self.axes_.reason
+            )
         return _with_training(guarantee, fitted.objective, fitted.calibration, fitted.warnings)
 
     def score(
@@ -300,7 +337,8 @@ class ContrastiveICA(NetworkEstimator):
         else:
             pairs = Batch.of(source.sample(HELD_OUT_PAIRS, generator))
         check_batch(pairs, self.loss_)
-        return score_pairs(self.encoder_, self.loss_, pairs, SCORE_BATCH_SIZE)[0]
+        network = without_axes(self.encoder_)
+        return score_pairs(network, self.loss_, pairs, SCORE_BATCH_SIZE)[0]
 
     def relatedness(self, X: ArrayLike | Tensor, X_pos: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
         """Return for each pair the probability (N,) that it is related, for ``relax="pairing"``.
@@ -316,7 +354,9 @@ class ContrastiveICA(NetworkEstimator):
                 "relatedness needs a model with pairing relaxed: fit with relax=('pairing',); "
                 f"here relaxed_ is {self.relaxed_}"
             )
-        h, h_pos = (torch.as_tensor(self.transform(part)) for part in (X, X_pos))
+        network = without_axes(self.encoder_)
+        parts = (torch.as_tensor(self._as_array(part, reset=False)) for part in (X, X_pos))
+        h, h_pos = (encode_chunks(network, part) for part in parts)
         if h.shape != h_pos.shape:
             raise ValueError(
                 f"X and X_pos must have equally many rows, got {len(h)} and {len(h_pos)}"
@@ -340,8 +380,41 @@ class ContrastiveICA(NetworkEstimator):
         """
         return cls._load(Path(directory), {"encoder": encoder, "loss": loss})
 
+    @property
+    def _declares(self) -> bool:
+        """Whether anything is declared about the world."""
+        return any(
+            value is not None for value in (self.space, self.marginal, self.conditional, self.p)
+        )
+
     def _beliefs(self) -> Beliefs:
-        return Beliefs(self.space, self.marginal, self.conditional, self.p)
+        if not self._declares:
+            return Beliefs("euclidean", "unknown")
+        space = self.space
+        if space is None:
+            space = "sphere" if self.conditional == "vmf" else "euclidean"
+        return Beliefs(space, self.marginal, self.conditional, self.p)
+
+    def _relax(self) -> tuple[str, ...] | None:
+        """Return the relaxations, or None if they are to be chosen."""
+        if isinstance(self.relax, str) and self.relax == DEFAULT:
+            return () if self._declares or isinstance(self.loss, nn.Module) else None
+        return check_relax(self.relax)
+
+    def _axes(self) -> str | None:
+        """Return how axes are to be found, if at all."""
+        if self.axes == DEFAULT:
+            return None if self._declares else "auto"
+        if self.axes is None:
+            return None
+        check_one_of("axes", self.axes, (*AXES, DEFAULT))
+        head = self._beliefs().head
+        if self.axes != "auto" and head != "free" and isinstance(self.encoder, str):
+            raise ValueError(
+                f"axes must be None or 'auto' for space={self.space!r}, got {self.axes!r}: "
+                "free codes alone, such as those of space='euclidean', may be mapped linearly"
+            )
+        return self.axes
 
     def _check(self) -> tuple[Recipe, Beliefs]:
         """Check all parameters, before anything is done."""
@@ -354,7 +427,8 @@ class ContrastiveICA(NetworkEstimator):
         recipe = Recipe() if self.recipe is None else self.recipe
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe must be a Recipe or None, got {recipe!r}")
-        relaxed = check_relax(self.relax)
+        relaxed = self._relax()
+        self._axes()
         if not isinstance(self.loss, nn.Module):
             build_loss(self.loss, beliefs, n, self.potentials, relaxed or ())
         else:
@@ -367,7 +441,7 @@ class ContrastiveICA(NetworkEstimator):
 
     def _check_order(self, source: PairSource) -> None:
         """Raise an error if dynamics are relaxed for pairs whose positives follow no one map."""
-        if "dynamics" in (check_relax(self.relax) or ()) and not getattr(source, "ordered", True):
+        if "dynamics" in (self._relax() or ()) and not getattr(source, "ordered", True):
             raise ValueError(
                 "relax must not contain 'dynamics': it needs pairs whose positives follow their "
                 f"anchors by one lag, such as lag=(3, 3) of a recording, got {source!r}"
@@ -377,7 +451,7 @@ class ContrastiveICA(NetworkEstimator):
         """Return the parameters that must be the same for a run to be the same."""
         names = (
             *("n_components", "space", "marginal", "conditional", "p"),
-            *("loss", "potentials", "relax", "encoder", "lag", "precision"),
+            *("loss", "potentials", "relax", "axes", "encoder", "lag", "precision"),
         )
         return {name: getattr(self, name) for name in names} | {"recipe": recipe.to_dict()}
 
@@ -397,9 +471,10 @@ class ContrastiveICA(NetworkEstimator):
         recipe: Recipe,
         beliefs: Beliefs,
         processes: Processes,
-        holds_out: bool = True,
+        partial: bool = False,
     ) -> Setup:
         """Set a run up, from its seed alone."""
+        relaxed = self._relax()
         run = set_up(
             self.encoder,
             self.loss,
@@ -409,9 +484,9 @@ class ContrastiveICA(NetworkEstimator):
             beliefs,
             self.n_components,
             potentials=self.potentials,
-            relax=self.relax,
+            relax=AUTO if relaxed is None and not partial else relaxed or (),
             processes=processes,
-            holds_out=holds_out,
+            holds_out=not partial,
         )
         self._set_shape(run.shape)
         return run
@@ -423,15 +498,16 @@ class ContrastiveICA(NetworkEstimator):
         source: PairSource,
         held_out: Batch,
         beliefs: Beliefs,
+        axes: str | None = None,
     ) -> None:
-        """Calibrate the encoder, and derive what may be claimed."""
+        """Calibrate the encoder, find axes, and derive what may be claimed."""
         encoder, loss = modules["network"], modules["loss"]
         warning = training.saturation_warning(modules, held_out)
         calibration = ""
         if isinstance(self.loss, str) and isinstance(self.encoder, str):
             calibration = calibrate(training, encoder, loss, source)
         self.encoder_, self.loss_, self.beliefs_ = encoder, loss, beliefs
-        self.relaxed_, self.gains_ = check_relax(self.relax) or (), {}
+        self.relaxed_, self.gains_ = self._relax() or (), {}
         if training.choice is not None:
             self.relaxed_ = training.choice.relaxed
             self.gains_ = {name: tuple(gain) for name, gain in training.choice.gains.items()}
@@ -447,6 +523,13 @@ class ContrastiveICA(NetworkEstimator):
                 errors = weight_errors_of(loss, h, h_pos)
             learned = measure_relaxations(loss, h, h_pos)
         self._set_learned(learned)
+        found = None
+        if axes is not None and self.head_ == "free" and self.n_components > 1:
+            found = find_axes(axes, loss, source, lambda x: training.encode(encoder, x))
+        self._set_axes(found)
+        if found is not None and found.separates:
+            self.encoder_ = append_axes(encoder, self.n_components)
+            self.encoder_[-1].set(found)
         guarantee = guarantee_of(
             beliefs,
             loss,
@@ -460,6 +543,8 @@ class ContrastiveICA(NetworkEstimator):
         warned = (warning,) if warning else ()
         objective = training.describe_objective()
         guarantee = replace(guarantee, learned=describe_relaxations(learned))
+        if found is not None:
+            guarantee = with_axes(guarantee, found.method, found.blocks, found.reason)
         self.guarantee_ = _with_training(guarantee, objective, calibration, warned)
 
     def _set_learned(self, learned: Mapping[str, Any]) -> None:
@@ -470,6 +555,10 @@ class ContrastiveICA(NetworkEstimator):
         if "pairing" in learned:
             self.related_share_ = learned["pairing"]["related_share"]
             self.related_share_interval_ = tuple(learned["pairing"]["interval"])
+
+    def _set_axes(self, axes: Axes | None) -> None:
+        self.axes_ = axes
+        self.dynamics_ = None if axes is None else axes.dynamics
 
     def _warn_if_uninformative(self, held_out: Batch) -> None:
         if not has_bound(self.loss_, held_out) or len(held_out) < MIN_PAIRS_TO_HOLD_OUT:
@@ -497,6 +586,7 @@ class ContrastiveICA(NetworkEstimator):
             "relaxed": list(self.relaxed_),
             "gains": {name: list(gain) for name, gain in self.gains_.items()},
             "learned": self.learned_,
+            "axes": None if self.axes_ is None else self.axes_.to_dict(),
         }
 
     def _restore_record(self, record: Mapping[str, Any]) -> None:
@@ -506,6 +596,8 @@ class ContrastiveICA(NetworkEstimator):
         self.relaxed_ = tuple(record["relaxed"])
         self.gains_ = {name: tuple(gain) for name, gain in record["gains"].items()}
         self._set_learned(record["learned"])
+        axes = record.get("axes")
+        self._set_axes(None if axes is None else Axes.from_dict(axes))
 
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         self.history_ = steps_from_tensor(tensors["history"])
@@ -519,6 +611,8 @@ class ContrastiveICA(NetworkEstimator):
             ).to(self._dtype)
         else:
             self.encoder_ = deepcopy(self.encoder)
+        if self.axes_ is not None and self.axes_.separates:
+            self.encoder_ = append_axes(self.encoder_, self.n_components)
         self.encoder_.eval()
         if isinstance(self.loss, str):
             self.loss_ = build_loss(

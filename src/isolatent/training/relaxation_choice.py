@@ -64,6 +64,8 @@ class RelaxationChoice:
         head: Where codes live: ``"sphere"``, ``"box"`` or ``"free"``.
         may_lose_factors: Whether a network without weights of the codes may lose factors, on a
             sphere.
+        provisional: Relaxations that the loss has from the start, and keeps if they gain: free
+            codes stretch where steps are narrow, and then show no sign of it.
         saturated_loss: Returns the loss to continue with where the loss with some relaxations is
             saturated, if there is one.
 
@@ -84,6 +86,7 @@ class RelaxationChoice:
         *,
         head: str,
         may_lose_factors: bool,
+        provisional: Sequence[str] = (),
         saturated_loss: Callable[[Sequence[str]], nn.Module | None] | None = None,
     ) -> None:
         self.candidates, self.source = tuple(candidates), source
@@ -91,10 +94,10 @@ class RelaxationChoice:
         self.may_lose_factors = may_lose_factors
         self.saturated_loss = saturated_loss
         self.initial = [_copy_state(module) for module in (network, loss)]
-        self.relaxed: tuple[str, ...] = ()
+        self.relaxed = self.provisional = tuple(provisional)
         self.gains: dict[str, Gain] = {}
         self.is_open = bool(candidates)
-        self.compared_early = False
+        self.compared_early = self.saturating = False
 
     def consider(self, training: ContrastiveTraining, held_out: Batch, step: int) -> None:
         """Compare relaxations if it is time to.
@@ -108,17 +111,31 @@ class RelaxationChoice:
             return
         recipe, schedule = training.recipe, training.schedule
         early, late = EARLY_WARMUPS * recipe.warmup, schedule.cooling_from
-        if not self.relaxed:  # codes of a network that is hardly trained say little
+        if not self.has_chosen:  # a network that is hardly trained says little
             share = round(LATE_SHARE * recipe.max_steps)
             late = min(late, max(MIN_WARMUPS * recipe.warmup, share))
         left = [name for name in self.candidates if name not in self.relaxed]
-        if "dynamics" in left and not self.compared_early and early <= step < late:
+        due = self.saturating or early <= step < late
+        if "dynamics" in left and not self.compared_early and due:
             self.compared_early = True
             self._compare(training, ["dynamics"], held_out, step, EARLY_GAIN)
+            self.saturating = False
         elif step >= late:
             self.is_open = self._compare(training, left, held_out, step)
-        if len(self.relaxed) == min(MAX_CHOSEN, len(self.candidates)):
-            self.is_open = False
+        if not self.provisional:
+            done = {*self.candidates} <= {*self.relaxed} or len(self.relaxed) >= MAX_CHOSEN
+            self.is_open = self.is_open and not done
+
+    @property
+    def has_chosen(self) -> bool:
+        """Whether a relaxation was added to those that the loss had from the start."""
+        return bool({*self.relaxed} - {*self.provisional})
+
+    def delays_saturation(self) -> bool:
+        """Return whether dynamics are still to be compared before a saturated loss is replaced."""
+        pending = self.is_open and "dynamics" in self.candidates and not self.compared_early
+        self.saturating = self.saturating or pending
+        return pending
 
     def saturate(self, training: ContrastiveTraining) -> None:
         """React to a saturated loss, which cannot tell relaxations apart any more.
@@ -128,6 +145,8 @@ class RelaxationChoice:
         """
         self.is_open = False
         unused = "factor_scale" in self.candidates and "factor_scale" not in self.relaxed
+        for name in self.provisional:
+            self._drop(training, name, training.encode(training.network, self._first_pairs().x))
         if self.head == "box" and unused and set(self.relaxed) <= {"pairing"}:
             self.relaxed = (*self.relaxed, "factor_scale")
             training.relax(["factor_scale"], self.n_components)
@@ -139,6 +158,8 @@ class RelaxationChoice:
             "gains": {name: list(gain) for name, gain in self.gains.items()},
             "is_open": self.is_open,
             "compared_early": self.compared_early,
+            "saturating": self.saturating,
+            "provisional": list(self.provisional),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -146,9 +167,20 @@ class RelaxationChoice:
         self.relaxed = tuple(state["relaxed"])
         self.gains = {name: Gain(*gain) for name, gain in state["gains"].items()}
         self.is_open, self.compared_early = state["is_open"], state["compared_early"]
+        self.saturating = state["saturating"]
+        self.provisional = tuple(state["provisional"])
 
     def _starts_anew(self, name: str) -> bool:
         return name == "dynamics" or (name == "factor_scale" and self.may_lose_factors)
+
+    def _drop(self, training: ContrastiveTraining, name: str, h: Tensor) -> None:
+        """Continue without a provisional relaxation."""
+        self.provisional = tuple(other for other in self.provisional if other != name)
+        self.relaxed = tuple(other for other in self.relaxed if other != name)
+        training.tighten(name, h)
+
+    def _first_pairs(self) -> Batch:
+        return Batch.of(self.source.sample(PAIRS, Generator().manual_seed(0)))
 
     def _pairs(self, held_out: Batch) -> tuple[Batch, Batch]:
         """Return pairs to fit with, and others to compare with; an endless source has more."""
@@ -175,10 +207,15 @@ class RelaxationChoice:
             (training.encode(network, part.x), training.encode(network, part.x_pos))
             for part in self._pairs(held_out)
         )
-        gains, losses = compare_relaxations(loss, names, codes, held, self.head)
+        provisional = () if least else self.provisional
+        gains, losses = compare_relaxations(loss, names, codes, held, self.head, provisional)
         self.gains |= gains
-        best = max(gains, key=lambda name: gains[name].mean)
-        if not gains[best].is_significant or gains[best].mean < least:
+        others = [name for name in gains if name not in provisional]
+        best = max(others, key=lambda name: gains[name].mean, default=None)
+        if best is None or not gains[best].is_significant or gains[best].mean < least:
+            for name in provisional:
+                if not gains[name].is_significant:
+                    self._drop(training, name, codes[0])
             return False
         self.relaxed = (*self.relaxed, best)
         training.relax([best], self.n_components)

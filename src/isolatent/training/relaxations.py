@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
+from isolatent.checks import check_one_of
 from isolatent.contrast import (
     AnchorScale,
     ConstantPotential,
@@ -29,6 +30,7 @@ __all__ = [
     "check_relaxable",
     "compare_relaxations",
     "describe_relaxations",
+    "detach",
     "measure_relaxations",
     "needs_potentials",
     "relatedness",
@@ -117,6 +119,23 @@ def attach(loss: ContrastiveLoss, names: Sequence[str], n: int) -> list[nn.Modul
     return [module.to(device=device, dtype=dtype) for module in new]
 
 
+@torch.no_grad()
+def detach(loss: ContrastiveLoss, name: str, h: Tensor) -> None:
+    """Take the scale of the anchors out of a loss, which keeps its mean logarithm.
+
+    Args:
+        loss: The loss, changed in place.
+        name: ``"anchor_scale"``.
+        h: Codes (N, n) of anchors.
+    """
+    check_one_of("name", name, ("anchor_scale",))
+    similarity: Any = loss.similarity
+    scale: Any = loss.anchor_scale
+    log = similarity.log_scale if loss.exponent is None else similarity.log_weights
+    log += scale(h.to(log)).log().mean()
+    loss.anchor_scale = None
+
+
 def _place_of(loss: nn.Module) -> tuple[torch.device, torch.dtype]:
     tensors = [*loss.parameters(), *loss.buffers()]
     return (
@@ -147,6 +166,7 @@ def compare_relaxations(
     codes: tuple[Tensor, Tensor],
     held_out: tuple[Tensor, Tensor],
     head: str,
+    provisional: Sequence[str] = (),
 ) -> tuple[dict[str, Gain], dict[str, ContrastiveLoss]]:
     """Compare relaxations by their held-out gains, for the codes of a network.
 
@@ -160,6 +180,7 @@ def compare_relaxations(
         codes: Codes (N, n) of anchors and positives to fit with.
         held_out: Codes of held-out pairs to compare with.
         head: Where codes live: ``"sphere"``, ``"box"`` or ``"free"``.
+        provisional: Relaxations that the loss has already; their gain is over a loss without them.
 
     Returns:
         The gain of each relaxation, and the fitted loss with it.
@@ -170,8 +191,14 @@ def compare_relaxations(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         fits = {name: _fit(loss, name, codes, held_out, head) for name in (None, *candidates)}
+        without = {}
+        for name in provisional:
+            less = deepcopy(loss)
+            detach(less, name, codes[0])
+            without[name] = _fit(less, None, codes, held_out, head)[1]
     before = fits.pop(None)[1]
     gains = {name: _gain(before, after) for name, (_, after) in fits.items()}
+    gains |= {name: _gain(other, before) for name, other in without.items()}
     return gains, {name: fitted for name, (fitted, _) in fits.items()}
 
 

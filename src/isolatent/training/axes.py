@@ -1,0 +1,103 @@
+"""Find axes of trained codes, by the independence of the factors or by their dynamics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from isolatent.encoders import Axes, LinearAxes, find_dynamic_axes, find_independent_axes
+from isolatent.pairs import Batch, FinitePairSource, PairSource, SeriesPairs
+from isolatent.theory.axes import AXIS_METHODS
+from isolatent.training.relaxations import relatedness
+
+__all__ = ["AXES", "append_axes", "find_axes", "without_axes"]
+
+AXES = ("auto", *AXIS_METHODS)
+MAX_PAIRS, MAX_ROWS = 50_000, 200_000  # from which axes are estimated
+
+
+def find_axes(
+    axes: str, loss: nn.Module, source: PairSource, encode: Callable[[Tensor], Tensor]
+) -> Axes | None:
+    """Return axes of the codes; None where they are degenerate.
+
+    ``"auto"`` takes the method that tells more blocks of codes apart, and of two that tell equally
+    many apart, the one whose least stable axis is the more stable.
+
+    Args:
+        axes: One of ``AXES``.
+        loss: The trained loss; with pairing, pairs that look unrelated are left out.
+        source: Source of the pairs.
+        encode: Maps observations to codes.
+    """
+    found: list[Axes] = []
+    rows = source.rows(MAX_ROWS) if isinstance(source, SeriesPairs) else None
+    try:
+        if rows is not None:
+            h = encode(rows[0])
+            if axes != "ica":
+                found.append(find_dynamic_axes(h, lag=source.shortest, groups=rows[1]))  # type: ignore[attr-defined]
+            if axes != "dynamics":
+                found.append(find_independent_axes(h))
+        else:
+            h, h_pos = _pairs(loss, source, encode)
+            if axes != "ica" and getattr(source, "ordered", True):
+                found.append(find_dynamic_axes(h, h_pos=h_pos))
+            if axes != "dynamics":
+                found.append(find_independent_axes(h, h_pos))
+    except ValueError:  # codes that are constant or linearly dependent: the fit has failed
+        return None
+    if not found:
+        return None
+    best = max(found, key=lambda one: (len(one.blocks), min(one.stability)))
+    if best.dynamics is None and found[0].dynamics is not None:
+        best = _with_dynamics(best, found[0])
+    if len(found) > 1:
+        others = [f"{one.method}: {one.reason}" for one in found if one.method != best.method]
+        best = replace(best, reason=f"{best.method}: {best.reason} ({'; '.join(others)})")
+    return best
+
+
+def _pairs(
+    loss: nn.Module, source: PairSource, encode: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return codes of distinct pairs, related ones as far as the loss can tell."""
+    count = MAX_PAIRS
+    if isinstance(source, FinitePairSource):
+        count = min(count, len(source))
+    pairs = Batch.of(source.sample(count, Generator().manual_seed(0)))
+    h, h_pos = encode(pairs.x), encode(pairs.x_pos)
+    if getattr(loss, "pairing", None) is None:
+        return h, h_pos
+    related = relatedness(loss, h, h_pos).to(h.device) > 0.5
+    return h[related], h_pos[related]
+
+
+def _with_dynamics(axes: Axes, other: Axes) -> Axes:
+    """Return axes with the dynamics that belong to others, in the coordinates of these."""
+    assert other.dynamics is not None
+    change = axes.matrix @ torch.linalg.inv(other.matrix)
+    matrix = torch.tensor(other.dynamics.matrix, dtype=torch.float64)
+    turned: Any = (change @ matrix @ torch.linalg.inv(change)).tolist()
+    dynamics = replace(other.dynamics, matrix=tuple(map(tuple, turned)))
+    return replace(axes, dynamics=dynamics)
+
+
+def append_axes(encoder: nn.Module, n: int) -> nn.Sequential:
+    """Return an encoder that ends in a linear map, the identity at first."""
+    layer = LinearAxes(n)
+    parameter = next(encoder.parameters(), layer.matrix)
+    layer.to(parameter.device, parameter.dtype)
+    layers = [*encoder] if isinstance(encoder, nn.Sequential) else [encoder]
+    return nn.Sequential(*layers, layer).train(encoder.training)
+
+
+def without_axes(encoder: nn.Module) -> nn.Module:
+    """Return the encoder of the codes that the loss was trained with."""
+    if isinstance(encoder, nn.Sequential) and isinstance(encoder[-1], LinearAxes):
+        return encoder[:-1]
+    return encoder
