@@ -270,7 +270,7 @@ def read_dynamics(dynamics: Any) -> dict[str, Any] | None:
     if moduli is None or angles is None:
         return None
     read: dict[str, Any] = {"moduli": _floats(moduli), "angles": _floats(angles)}
-    for name in ("modulus_intervals", "angle_intervals"):
+    for name in ("moduli_intervals", "angles_intervals"):
         intervals = getattr(dynamics, name, None)
         if intervals is not None:
             read[name] = [None if pair is None else _floats(pair) for pair in intervals]

@@ -25,8 +25,9 @@ def find_axes(
 ) -> Axes | None:
     """Return axes of the codes; None where they are degenerate.
 
-    ``"auto"`` takes the method that tells more blocks of codes apart, and of two that tell equally
-    many apart, the one whose least stable axis is the more stable.
+    Independence is that of the codes, or of their innovations where pairs have an order. The
+    method is taken that tells the most blocks of codes apart, and of those that tell equally many
+    apart, the one whose least stable axis is the most stable.
 
     Args:
         axes: One of ``AXES``.
@@ -43,12 +44,17 @@ def find_axes(
                 found.append(find_dynamic_axes(h, lag=source.shortest, groups=rows[1]))  # type: ignore[attr-defined]
             if axes != "dynamics":
                 found.append(find_independent_axes(h))
+                lag, session = source.shortest, rows[1]  # type: ignore[attr-defined]
+                within = torch.from_numpy(session[lag:] == session[:-lag])
+                found.append(_innovation_axes(h[:-lag][within], h[lag:][within]))
         else:
             h, h_pos = _pairs(loss, source, encode)
             if axes != "ica" and getattr(source, "ordered", True):
                 found.append(find_dynamic_axes(h, h_pos=h_pos))
             if axes != "dynamics":
                 found.append(find_independent_axes(h, h_pos))
+                if getattr(source, "ordered", True):
+                    found.append(_innovation_axes(h, h_pos))
     except ValueError:  # codes that are constant or linearly dependent: the fit has failed
         return None
     if not found:
@@ -56,10 +62,7 @@ def find_axes(
     best = max(found, key=lambda one: (len(one.blocks), min(one.stability)))
     if best.dynamics is None and found[0].dynamics is not None:
         best = _with_dynamics(best, found[0])
-    if len(found) > 1:
-        others = [f"{one.method}: {one.reason}" for one in found if one.method != best.method]
-        best = replace(best, reason=f"{best.method}: {best.reason} ({'; '.join(others)})")
-    return best
+    return replace(best, reason=f"{best.method}: {best.reason}")
 
 
 def _pairs(
@@ -75,6 +78,25 @@ def _pairs(
         return h, h_pos
     related = relatedness(loss, h, h_pos).to(h.device) > 0.5
     return h[related], h_pos[related]
+
+
+def _innovation_axes(h: Tensor, h_pos: Tensor) -> Axes:
+    """Return independent axes of what is new in the positives.
+
+    Factors with linear dynamics of their own have innovations h' - A h that are mixed as the
+    factors are. A sum of many innovations is nearly normal; they themselves need not be.
+    """
+    h, h_pos = (part.detach().cpu().double() for part in (h, h_pos))
+    centred, target = h - h.mean(0), h_pos - h_pos.mean(0)
+    slope = torch.linalg.lstsq(centred, target, driver="gelsd").solution
+    axes = find_independent_axes(target - centred @ slope)
+    spread = (centred @ axes.matrix.mT).std(0)
+    return replace(
+        axes,
+        matrix=axes.matrix / spread[:, None],
+        shift=h.mean(0),
+        reason=f"of innovations: {axes.reason}",
+    )
 
 
 def _with_dynamics(axes: Axes, other: Axes) -> Axes:

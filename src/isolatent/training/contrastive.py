@@ -126,7 +126,7 @@ class ContrastiveTraining(Training):
         self.moments = SphereMoments(gather=self.processes.size > 1) if moments else None
         self.saturated_at: int | None = None
         self.choice = choice
-        self._started_at = 0  # the step before which training had started anew
+        self.started_at = 0  # the step before which training had started anew
         self._level: float | None = None  # running mean of the loss of related pairs
         self._information: float | None = None  # of related pairs, where some are unrelated
 
@@ -163,7 +163,7 @@ class ContrastiveTraining(Training):
         value = loss_of(self.objective, codes)
         if self.saturated_at is None and getattr(self.objective, "pairing", None) is not None:
             self._track_related(codes)
-        weight = MOMENTS_WEIGHT * (1 - (self.number - self._started_at) / self.recipe.patience)
+        weight = MOMENTS_WEIGHT * (1 - (self.number - self.started_at) / self.recipe.patience)
         if self.moments is None or weight <= 0:
             return value
         penalty = weight * self.moments(codes.x, codes.x_pos)
@@ -205,7 +205,7 @@ class ContrastiveTraining(Training):
         if chance is None:
             return
         if self._information is not None:  # unrelated pairs keep the loss above zero
-            settled = self.number - self._started_at >= 2 * self.recipe.warmup
+            settled = self.number - self.started_at >= 2 * self.recipe.warmup
             loss = max(0.0, chance - self._information) if settled else chance
         if self._level is None:
             self._level = loss
@@ -257,13 +257,11 @@ class ContrastiveTraining(Training):
         if self.averaged is not None:
             self.averaged.n_averaged.zero_()
         self.schedule.restart()
-        self._started_at, self._level = self.number + 1, None
+        self.started_at, self._level = self.number + 1, None
 
     def restore(self, saved: SavedState, identity: Mapping[str, Any]) -> None:
         state = saved.record["state"].get("choice")
         if self.choice is not None and state is not None:
-            for name in set(self.choice.provisional) - set(state["relaxed"]):
-                setattr(self.modules["loss"], name, None)
             self.relax(state["relaxed"], self.choice.n_components)
         super().restore(saved, identity)
 
@@ -310,14 +308,14 @@ class ContrastiveTraining(Training):
         return {
             "saturated_at": self.saturated_at,
             "level": self._level,
-            "started_at": self._started_at,
+            "started_at": self.started_at,
             "unrelated": getattr(self.saturated_loss, "unrelated", None),
             "choice": None if self.choice is None else self.choice.state(),
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         self.saturated_at, self._level = state["saturated_at"], state["level"]
-        self._started_at = state["started_at"]
+        self.started_at = state["started_at"]
         if isinstance(self.saturated_loss, SaturatedInfoNCE):
             self.saturated_loss.unrelated = state["unrelated"]
         if self.choice is not None:
@@ -520,10 +518,9 @@ def set_up(
     choice = None
     if relaxed is None:
         candidates = candidates_for(objective, beliefs, source)
-        provisional = ()
+        provisional: tuple[str, ...] = ()
         if beliefs.head == "free" and "anchor_scale" in candidates and _has_potentials(objective):
             provisional = ("anchor_scale",)
-            attach(objective, provisional, n_components)  # type: ignore[arg-type]
         alone = isinstance(encoder, str) and may_lose_factors(loss, beliefs, ("factor_scale",))
         choice = RelaxationChoice(
             *(candidates, source, network, objective, n_components),

@@ -64,8 +64,9 @@ class RelaxationChoice:
         head: Where codes live: ``"sphere"``, ``"box"`` or ``"free"``.
         may_lose_factors: Whether a network without weights of the codes may lose factors, on a
             sphere.
-        provisional: Relaxations that the loss has from the start, and keeps if they gain: free
-            codes stretch where steps are narrow, and then show no sign of it.
+        provisional: Relaxations that are added early, and kept if they gain: free codes stretch
+            where steps are narrow, and show no sign of it later. From the start on, they would let
+            factors be lost.
         saturated_loss: Returns the loss to continue with where the loss with some relaxations is
             saturated, if there is one.
 
@@ -94,7 +95,8 @@ class RelaxationChoice:
         self.may_lose_factors = may_lose_factors
         self.saturated_loss = saturated_loss
         self.initial = [_copy_state(module) for module in (network, loss)]
-        self.relaxed = self.provisional = tuple(provisional)
+        self.provisional = tuple(provisional)
+        self.relaxed: tuple[str, ...] = ()
         self.gains: dict[str, Gain] = {}
         self.is_open = bool(candidates)
         self.compared_early = self.saturating = False
@@ -120,6 +122,10 @@ class RelaxationChoice:
             self.compared_early = True
             self._compare(training, ["dynamics"], held_out, step, EARLY_GAIN)
             self.saturating = False
+        elif step < late and step - training.started_at >= early:
+            for name in set(self.provisional) - set(self.relaxed):
+                self.relaxed = (*self.relaxed, name)
+                training.relax([name], self.n_components)
         elif step >= late:
             self.is_open = self._compare(training, left, held_out, step)
         if not self.provisional:
@@ -128,7 +134,7 @@ class RelaxationChoice:
 
     @property
     def has_chosen(self) -> bool:
-        """Whether a relaxation was added to those that the loss had from the start."""
+        """Whether a relaxation was added because it gained."""
         return bool({*self.relaxed} - {*self.provisional})
 
     def delays_saturation(self) -> bool:
@@ -145,7 +151,7 @@ class RelaxationChoice:
         """
         self.is_open = False
         unused = "factor_scale" in self.candidates and "factor_scale" not in self.relaxed
-        for name in self.provisional:
+        for name in set(self.provisional) & set(self.relaxed):
             self._drop(training, name, training.encode(training.network, self._first_pairs().x))
         if self.head == "box" and unused and set(self.relaxed) <= {"pairing"}:
             self.relaxed = (*self.relaxed, "factor_scale")
@@ -207,7 +213,7 @@ class RelaxationChoice:
             (training.encode(network, part.x), training.encode(network, part.x_pos))
             for part in self._pairs(held_out)
         )
-        provisional = () if least else self.provisional
+        provisional = [] if least else [name for name in self.provisional if name in self.relaxed]
         gains, losses = compare_relaxations(loss, names, codes, held, self.head, provisional)
         self.gains |= gains
         others = [name for name in gains if name not in provisional]
