@@ -169,7 +169,7 @@ CASES: dict[str, Case] = {
 def default_model(n: int, lag: int | None, seed: int, **options: Any) -> iso.ContrastiveICA:
     """Return the model that declares nothing but the number of factors."""
     recording: dict[str, Any] = {} if lag is None else {"lag": (lag, lag)}
-    return iso.ContrastiveICA(n, random_state=seed, **recording, **options)
+    return iso.ContrastiveICA(n, space=None, random_state=seed, **recording, **options)
 
 
 def make_model(case: Case, approach: str, seed: int, max_steps: int | None) -> Any:

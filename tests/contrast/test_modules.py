@@ -35,6 +35,7 @@ from isolatent.encoders import (
     MLP,
     BoxHead,
     ConvEncoder,
+    LinearAxes,
     PaperMLP,
     PooledEncoder,
     PrincipalAxes,
@@ -73,6 +74,7 @@ ON_CODES = [
     *[lambda: ConstantPotential(), lambda: NetworkPotential(N), lambda: MLP(N, N)],
     *[lambda: PaperMLP(N, N), lambda: BoxHead(), lambda: SphereHead(2.0), lambda: Whitening(N)],
     *[lambda: PrincipalAxes(N), lambda: Straightening(N), lambda: AnchorScale(N)],
+    lambda: LinearAxes(N),
     *[lambda: LinearDynamics(N), lambda: NetworkDynamics(N)],
 ]
 WITHOUT_ARGUMENTS = [lambda: Pairing(), lambda: FactorScale(N)]

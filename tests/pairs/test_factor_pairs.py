@@ -49,7 +49,7 @@ def test_contract(source):
 @pytest.mark.filterwarnings("ignore:pairs were found to share only")  # after two steps
 def test_the_estimator_accepts_factor_pairs(world, encoder):
     recipe = iso.Recipe(max_steps=2, batch_size=32)
-    model = iso.ContrastiveICA(2, encoder=encoder, recipe=recipe, random_state=0)
+    model = iso.ContrastiveICA(2, space="sphere", encoder=encoder, recipe=recipe, random_state=0)
     model.fit(FactorPairs(world, iso.datasets.LaplaceTransitions()))
     assert model.transform(world.observe(world.factors_at([5]))).shape == (1, 2)
 

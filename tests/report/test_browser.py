@@ -133,7 +133,7 @@ def pages(results, reproduced, sprites):
     """Pages of experiments, synthetic, real and on images, and of a fit with and without truth."""
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
     recipe = iso.Recipe(max_steps=60, batch_size=128)
-    model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(world)
+    model = iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0).fit(world)
     z, _ = world.sample_latents(300)
     x = world.observe(z).numpy()
     return {

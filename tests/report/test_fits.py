@@ -18,7 +18,7 @@ NOISE = 0.1 * np.random.default_rng(0).normal(size=(5000, 3))
 def fitted():
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
     recipe = iso.Recipe(max_steps=20, batch_size=64)
-    model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(world)
+    model = iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0).fit(world)
     z, _ = world.sample_latents(5000)
     return model, world.observe(z).numpy(), z.numpy()
 
@@ -73,7 +73,10 @@ def test_factors_need_observations_of_the_same_length(fitted):
 def relaxed(fitted):
     """A model with two relaxations in use and one that was compared."""
     model = iso.ContrastiveICA(
-        3, recipe=iso.Recipe(max_steps=2, batch_size=16), relax=["pairing", "marginal"]
+        3,
+        space="sphere",
+        recipe=iso.Recipe(max_steps=2, batch_size=16),
+        relax=["pairing", "marginal"],
     )
     model.fit(fitted[1], fitted[1] + NOISE)
     model.gains_ = {"dynamics": (-0.0012, 0.003), "pairing": (0.58, 0.02)}
@@ -120,7 +123,9 @@ def test_gains_are_shown_where_relaxations_were_compared(relaxed):
 def test_weights_of_the_codes_are_those_of_the_loss(fitted):
     """Those of the similarity times the learned ratios."""
     recipe = iso.Recipe(max_steps=3, batch_size=64)
-    model = iso.ContrastiveICA(3, recipe=recipe, relax=["factor_scale"], random_state=0)
+    model = iso.ContrastiveICA(
+        3, space="sphere", recipe=recipe, relax=["factor_scale"], random_state=0
+    )
     model.fit(fitted[1], fitted[1] + NOISE)
     (section,) = page_of_fit(model).sections
     expected = model.loss_.coordinate_weights(3).detach().tolist()

@@ -175,7 +175,9 @@ def test_the_penalty_has_a_gradient_and_is_not_recorded():
 )
 def test_codes_are_kept_uniform_where_a_factor_could_be_lost(options, kept):
     recipe = Recipe(max_steps=2, batch_size=32)
-    model = iso.ContrastiveICA(3, recipe=recipe, random_state=0, **options).fit(WORLD)
+    model = iso.ContrastiveICA(
+        3, recipe=recipe, random_state=0, **{"space": "sphere"} | options
+    ).fit(WORLD)
     assert ("kept uniform" in model.guarantee_.objective) == kept
 
 
@@ -261,7 +263,7 @@ def noisy_pairs(count, seed=0):
 def test_training_never_draws_the_held_out_pairs_of_a_finite_source():
     source = OwnFinite(*noisy_pairs(200))
     recipe = Recipe(max_steps=40, batch_size=32, warmup=5)
-    model = iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(source)
+    model = iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0).fit(source)
     most, rest = source.parts
     assert source.drawn == set()
     assert (len(most), len(rest)) == (180, 20)
@@ -307,7 +309,9 @@ def test_a_source_that_cannot_be_split_is_used_whole():
 
 def test_an_endless_source_of_a_user_works():
     source = OwnEndless()
-    model = iso.ContrastiveICA(3, recipe=Recipe(max_steps=3, batch_size=16), random_state=0)
+    model = iso.ContrastiveICA(
+        3, space="sphere", recipe=Recipe(max_steps=3, batch_size=16), random_state=0
+    )
     assert model.fit(source).transform(np.ones((2, 3))).shape == (2, 3)
     assert source.drawn > 3 * 16
     kept, batch = hold_out(source, torch.Generator().manual_seed(0))
@@ -322,7 +326,7 @@ def test_a_source_that_returns_batches_trains_like_one_that_returns_tuples():
 
     recipe = Recipe(max_steps=5, batch_size=16)
     histories = [
-        iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(source).history_
+        iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0).fit(source).history_
         for source in (OwnEndless(), AsBatch())
     ]
     assert histories[0] == histories[1]
@@ -399,7 +403,7 @@ def test_negatives_and_tags_reach_the_loss(name):
 def test_the_estimator_takes_negatives_and_tags(name, tmp_path):
     make_loss, make_source = BATCH_CASES[name]
     model = iso.ContrastiveICA(
-        3, loss=make_loss(), conditional="anisotropic", recipe=SHORT, random_state=0
+        3, space="sphere", loss=make_loss(), conditional="anisotropic", recipe=SHORT, random_state=0
     )
     model.fit(make_source())
     before, after = make_loss().state_dict(), model.loss_.state_dict()
@@ -462,7 +466,7 @@ def test_batches_that_the_loss_cannot_take_are_refused_before_training(
     make_loss, make_source, message, monkeypatch
 ):
     monkeypatch.setattr(Training, "advance", lambda *_: pytest.fail("training has started"))
-    model = iso.ContrastiveICA(3, loss=make_loss(), recipe=SHORT, random_state=0)
+    model = iso.ContrastiveICA(3, space="sphere", loss=make_loss(), recipe=SHORT, random_state=0)
     with pytest.raises(ValueError, match=message):
         model.fit(make_source())
 
@@ -471,7 +475,7 @@ def test_a_loss_that_takes_no_tags_ignores_them():
     x, x_pos = noisy_pairs(120)
     recipe = Recipe(max_steps=3, batch_size=16)
     histories = [
-        iso.ContrastiveICA(3, recipe=recipe, random_state=0).fit(source).history_
+        iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0).fit(source).history_
         for source in (ArrayPairs(x, x_pos), ArrayPairs(x, x_pos, tags=np.arange(120) % 2))
     ]
     assert histories[0] == histories[1]

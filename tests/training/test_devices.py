@@ -56,22 +56,34 @@ def pairs_with_negatives():
 
 # A world or a function that returns a source, the class of the model, and its parameters.
 CASES = {
-    "infonce": (WORLD, iso.ContrastiveICA, {"n_components": 3}),
+    "infonce": (WORLD, iso.ContrastiveICA, {"n_components": 3, "space": "sphere"}),
     "saturated box": (NARROW, iso.ContrastiveICA, {"space": "box", **SATURATED}),
     "negatives": (
         pairs_with_negatives,
         iso.ContrastiveICA,
-        {"n_components": 3, "loss": iso.AnInfoNCE(3, symmetric=False, negatives_from="given")},
+        {
+            "n_components": 3,
+            "space": "sphere",
+            "loss": iso.AnInfoNCE(3, symmetric=False, negatives_from="given"),
+        },
     ),
     "tags": (
         tagged_pairs,
         iso.ContrastiveICA,
-        {"n_components": 3, "loss": iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3)])},
+        {
+            "n_components": 3,
+            "space": "sphere",
+            "loss": iso.Ensemble([iso.AnInfoNCE(3), iso.AnInfoNCE(3)]),
+        },
     ),
     "supervised": (WORLD, SupervisedEncoder, {"n_components": 3, **BASELINE}),
     "slow_vae": (WORLD, SlowVAE, {"n_components": 3, **BASELINE}),
-    "nce": (WORLD, iso.ContrastiveICA, {"n_components": 3, "loss": "nce"}),
-    "saturated sphere": (WORLD, iso.ContrastiveICA, {"n_components": 3, **SATURATED}),
+    "nce": (WORLD, iso.ContrastiveICA, {"n_components": 3, "space": "sphere", "loss": "nce"}),
+    "saturated sphere": (
+        WORLD,
+        iso.ContrastiveICA,
+        {"n_components": 3, "space": "sphere", **SATURATED},
+    ),
     "saturated free": (
         NARROW,
         iso.ContrastiveICA,

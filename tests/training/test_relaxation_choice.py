@@ -12,8 +12,8 @@ from isolatent.contrast import LinearDynamics, NetworkPotential, Pairing
 from isolatent.pairs import SeriesPairs, WorldPairs
 from isolatent.theory import RELAXATIONS, Beliefs
 from isolatent.training import relaxation_choice
-from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.recipe import Schedule
+from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.relaxations import Gain
 
 WORLD = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0)
@@ -92,13 +92,16 @@ class FakeTraining:
         self.network = self.measured_network = torch.nn.Linear(3, 3)
         self.modules = {"loss": iso.InfoNCE(iso.Dot())}
         self.saturated_at, self.best = None, object()
-        self.relaxed, self.anew = [], 0
+        self.relaxed, self.dropped, self.anew, self.started_at = [], [], 0, 0
 
     def encode(self, network, x):
         return torch.nn.functional.normalize(network(x)).detach()
 
     def relax(self, names, n):
         self.relaxed += names
+
+    def tighten(self, name, h):
+        self.dropped.append(name)
 
     def start_anew(self):
         self.anew += 1
@@ -109,7 +112,14 @@ class FakeTraining:
 def run(monkeypatch):
     """A function that lets a run of 1000 steps consider relaxations with given gains."""
 
-    def run(gains, candidates=RELAXATIONS, on_sphere=True, early=(), steps=range(10, 1001, 10)):
+    def run(
+        gains,
+        candidates=RELAXATIONS,
+        on_sphere=True,
+        early=(),
+        provisional=(),
+        steps=range(10, 1001, 10),
+    ):
         training = FakeTraining()
         choice = RelaxationChoice(
             candidates,
@@ -117,15 +127,17 @@ def run(monkeypatch):
             training.network,
             training.modules["loss"],
             3,
+            head="sphere" if on_sphere else "free",
             may_lose_factors=on_sphere,
+            provisional=provisional,
         )
         compared = []
 
-        def compare(loss, names, codes, held_out, *, early):
-            at = early_gains if early else gains
-            compared.append((step, tuple(names), early))
+        def compare(loss, names, codes, held_out, head, provisional):
+            at = early_gains if len(compared) == 0 else gains
+            compared.append((step, tuple(names)))
             losses = dict.fromkeys(names, training.modules["loss"])
-            return {name: Gain(at.get(name, 0.0), 0.001) for name in names}, losses
+            return {n: Gain(at.get(n, 0.0), 0.001) for n in (*names, *provisional)}, losses
 
         early_gains = dict(early)
         monkeypatch.setattr(relaxation_choice, "compare_relaxations", compare)
@@ -164,25 +176,44 @@ def test_no_more_than_three_are_chosen(run):
     assert not choice.is_open
 
 
-def test_what_loses_factors_is_compared_early_and_starts_anew(run):
+def test_dynamics_are_compared_early_and_start_anew(run):
     choice, training, compared = run({}, early={"dynamics": 0.5})
-    assert compared[0] == (40, ("factor_scale", "dynamics"), True)
+    assert compared[0] == (40, ("dynamics",))
     assert choice.relaxed == ("dynamics",)
     assert training.anew == 1
 
 
-def test_off_the_sphere_only_dynamics_start_anew(run):
-    *_, compared = run({}, on_sphere=False)
-    assert compared[0] == (40, ("dynamics",), True)
+def test_small_gains_of_dynamics_wait(run):
+    choice, training, compared = run({}, early={"dynamics": 0.05})
+    assert compared[0] == (40, ("dynamics",))
+    assert (choice.relaxed, training.anew) == ((), 0)
 
 
-def test_a_saturated_loss_ends_the_choice():
+@pytest.mark.parametrize("gains", [{}, {"pairing": 0.5}])
+def test_a_provisional_relaxation_is_dropped_at_the_end_unless_it_gains(run, gains):
+    choice, training, _ = run(gains, on_sphere=False, provisional=["anchor_scale"])
+    assert training.relaxed == ["anchor_scale", *gains]
+    assert (choice.relaxed, training.dropped) == (tuple(gains), ["anchor_scale"])
+    choice, training, _ = run(
+        {**gains, "anchor_scale": 0.5}, on_sphere=False, provisional=["anchor_scale"]
+    )
+    assert (choice.relaxed, training.dropped) == (("anchor_scale", *gains), [])
+
+
+@pytest.mark.parametrize("head", ["sphere", "box", "free"])
+def test_a_saturated_loss_ends_the_choice(head):
+    """It waits for dynamics, and weights the codes of a box, since it cannot compare any more."""
     training = FakeTraining()
-    training.saturated_at = 5
     loss = training.modules["loss"]
-    choice = RelaxationChoice(RELAXATIONS, PAIRS, training.network, loss, 3, may_lose_factors=True)
-    choice.consider(training, None, 500)
+    choice = RelaxationChoice(
+        RELAXATIONS, PAIRS, training.network, loss, 3, head=head, may_lose_factors=True
+    )
+    assert choice.delays_saturation()
+    choice.compared_early = True
+    assert not choice.delays_saturation()
+    choice.saturate(training)
     assert (choice.is_open, choice.gains) == (False, {})
+    assert choice.relaxed == (("factor_scale",) if head == "box" else ())
 
 
 def test_a_choice_without_candidates_is_over(run):
@@ -193,7 +224,9 @@ def test_a_choice_without_candidates_is_over(run):
 def test_the_state_is_restored(run):
     choice, training, _ = run({"pairing": 0.2})
     loss = training.modules["loss"]
-    other = RelaxationChoice(RELAXATIONS, PAIRS, training.network, loss, 3, may_lose_factors=True)
+    other = RelaxationChoice(
+        RELAXATIONS, PAIRS, training.network, loss, 3, head="sphere", may_lose_factors=True
+    )
     assert other.state() != choice.state()
     other.set_state(choice.state())
     assert other.state() == choice.state()

@@ -163,14 +163,14 @@ LOSS = iso.InfoNCE(iso.Dot(20.0, learn_scale=True))
 def test_only_the_assumption_that_is_broken_gains():
     codes, held_out = (unit_codes(2048, seed=seed) for seed in (0, 1))
     candidates = ("pairing", "factor_scale", "dynamics")
-    gains, _ = compare_relaxations(LOSS, candidates, codes, held_out)
+    gains, _ = compare_relaxations(LOSS, candidates, codes, held_out, "sphere")
     assert not any(gain.is_significant for gain in gains.values()), gains
     broken = [without_relation(*pairs, share=0.4) for pairs in (codes, held_out)]
-    gains, _ = compare_relaxations(LOSS, candidates, *broken)
+    gains, _ = compare_relaxations(LOSS, candidates, *broken, "sphere")
     assert [name for name in candidates if gains[name].is_significant] == ["pairing"], gains
     turn = torch.linalg.matrix_exp(torch.tensor([[0.0, 1, 0], [-1, 0, 0.5], [0, -0.5, 0]]))
     turned = [(h, h_pos @ turn) for h, h_pos in (codes, held_out)]
-    gains, losses = compare_relaxations(LOSS, candidates, *turned)
+    gains, losses = compare_relaxations(LOSS, candidates, *turned, "sphere")
     assert max(gains, key=lambda name: gains[name].mean) == "dynamics", gains
     assert gains["dynamics"].is_significant
     learned = losses["dynamics"].dynamics.matrix.detach()
@@ -184,7 +184,9 @@ def test_a_comparison_changes_neither_the_loss_nor_random_numbers():
     before = {name: value.clone() for name, value in loss.state_dict().items()}
     state = torch.get_rng_state()
     pairs = unit_codes(512)
-    first, second = (compare_relaxations(loss, ["anchor_scale"], pairs, pairs) for _ in range(2))
+    first, second = (
+        compare_relaxations(loss, ["anchor_scale"], pairs, pairs, "sphere") for _ in range(2)
+    )
     assert first[0] == second[0]
     assert torch.equal(state, torch.get_rng_state())
     assert relaxations_of(loss) == ()
@@ -198,7 +200,7 @@ def test_the_order_of_held_out_pairs_hardly_matters():
     last = (torch.arange(2048) % 100 < 40).long().argsort(stable=True)
     in_order = tuple(part[last] for part in held_out)
     found = [
-        compare_relaxations(LOSS, ["pairing"], codes, pairs)[0]["pairing"]
+        compare_relaxations(LOSS, ["pairing"], codes, pairs, "sphere")[0]["pairing"]
         for pairs in (held_out, in_order)
     ]
     assert found[0].mean == pytest.approx(found[1].mean, rel=0.05)
@@ -210,7 +212,7 @@ def test_the_order_of_held_out_pairs_hardly_matters():
 def test_gains_have_an_error_from_several_batches(rows, monkeypatch):
     counted = []
     monkeypatch.setattr(relaxations, "_gain", lambda a, b: counted.append(len(a)) or Gain(0.0, 0.0))
-    compare_relaxations(LOSS, ["pairing"], unit_codes(512), unit_codes(rows))
+    compare_relaxations(LOSS, ["pairing"], unit_codes(512), unit_codes(rows), "sphere")
     assert counted == [max(rows // 256, min(8, rows // 2))]
 
 

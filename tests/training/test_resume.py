@@ -58,7 +58,7 @@ def test_an_image_encoder_resumes_with_the_same_bits(tmp_path):
     recipe = iso.Recipe(max_steps=4, batch_size=4, warmup=0)
     codes = []
     for name in ("uninterrupted", "interrupted"):
-        model = iso.ContrastiveICA(2, encoder="conv", recipe=recipe, random_state=0)
+        model = iso.ContrastiveICA(2, space="sphere", encoder="conv", recipe=recipe, random_state=0)
         if name == "interrupted":
             with pytest.raises(KeyboardInterrupt):
                 model.fit(*x, checkpoint=tmp_path, on_step=stop_at(2))

@@ -61,7 +61,7 @@ Z, X, X_POS = circle()
 
 @pytest.fixture(scope="module")
 def model():
-    return iso.ContrastiveICA(2, recipe=RECIPE, random_state=0).fit(X, X_POS)
+    return iso.ContrastiveICA(2, space="sphere", recipe=RECIPE, random_state=0).fit(X, X_POS)
 
 
 def test_a_pipeline_accepts_a_recording():
@@ -70,7 +70,8 @@ def test_a_pipeline_accepts_a_recording():
     z = np.stack([np.cos(angle), np.sin(angle)], 1)
     recording = z @ rng.normal(size=(2, 3)) * [1, 1e3, 1e-3] + [0, 50, 0]
     line = make_pipeline(
-        StandardScaler(), iso.ContrastiveICA(2, recipe=RECIPE, random_state=0, lag=2)
+        StandardScaler(),
+        iso.ContrastiveICA(2, space="sphere", recipe=RECIPE, random_state=0, lag=2),
     )
     codes = line.fit(recording).transform(recording)
     assert codes.shape == (1500, 2)
@@ -91,7 +92,9 @@ def test_a_clone_has_the_same_parameters_and_is_not_fitted(model):
     assert twin.get_params() == model.get_params()
     assert not hasattr(twin, "encoder_")
     assert np.array_equal(twin.fit(X, X_POS).transform(X), model.transform(X))
-    own = iso.ContrastiveICA(2, encoder=torch.nn.Linear(4, 2), loss=iso.InfoNCE(iso.Dot()))
+    own = iso.ContrastiveICA(
+        2, space="sphere", encoder=torch.nn.Linear(4, 2), loss=iso.InfoNCE(iso.Dot())
+    )
     assert clone(own).encoder is not own.encoder
 
 
@@ -101,7 +104,9 @@ def test_a_model_can_be_pickled(model):
 
 
 def test_a_pickled_model_of_partial_fit_continues_with_the_same_bits():
-    begun = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).partial_fit(X, X_POS)
+    begun = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0).partial_fit(
+        X, X_POS
+    )
     again = pickle.loads(pickle.dumps(begun))
     assert np.array_equal(
         again.partial_fit(X, X_POS).transform(X), begun.partial_fit(X, X_POS).transform(X)
@@ -111,7 +116,10 @@ def test_a_pickled_model_of_partial_fit_continues_with_the_same_bits():
 def test_a_grid_search_selects_the_right_space():
     search = GridSearchCV(
         iso.ContrastiveICA(
-            2, recipe=iso.Recipe(max_steps=100, batch_size=64, warmup=10), random_state=0
+            2,
+            space="sphere",
+            recipe=iso.Recipe(max_steps=100, batch_size=64, warmup=10),
+            random_state=0,
         ),
         [
             {"space": ["sphere"], "n_components": [2, 3]},
@@ -128,7 +136,7 @@ def test_a_grid_search_selects_the_right_space():
 
 
 def test_cross_validation_scores_the_information_of_pairs():
-    estimator = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0)
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=RECIPE, random_state=0)
     scores = cross_val_score(estimator, X, X_POS, cv=2)
     # A circle and a normal step of width 0.2 share log(2π / 0.2) - ½ log(2πe) = 2.03 nats.
     assert ((scores > 1.6) & (scores < 2.2)).all()
@@ -155,7 +163,7 @@ def test_right_pairs_score_higher_than_wrong_ones(model):
 )
 def test_a_score_is_at_most_the_logarithm_of_512(rows):
     """Even where pairs are equal, on a fine grid, and the scale is very large."""
-    model = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).fit(X, X_POS)
+    model = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0).fit(X, X_POS)
     model.encoder_ = torch.nn.Linear(4, 2).requires_grad_(True)
     with torch.no_grad():
         model.encoder_.weight.zero_()
@@ -171,12 +179,14 @@ def test_a_score_is_at_most_the_logarithm_of_512(rows):
 
 def test_data_frames_are_accepted_and_returned():
     frame = pd.DataFrame(X, columns=list("abcd"), index=np.arange(len(X)) + 5)
-    estimator = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).set_output(transform="pandas")
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0).set_output(
+        transform="pandas"
+    )
     codes = estimator.fit(frame, pd.DataFrame(X_POS, columns=list("abcd"))).transform(frame)
     assert estimator.feature_names_in_.tolist() == list("abcd")
     assert list(codes.columns) == ["contrastiveica0", "contrastiveica1"]
     assert codes.index.equals(frame.index)
-    plain = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).fit(X, X_POS)
+    plain = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0).fit(X, X_POS)
     assert np.array_equal(codes.to_numpy(), plain.transform(X))
     with pytest.raises(ValueError, match="feature names"):
         estimator.transform(frame.rename(columns={"a": "z"}))
@@ -185,14 +195,18 @@ def test_data_frames_are_accepted_and_returned():
 
 
 def test_data_frames_are_returned_for_arrays():
-    estimator = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).set_output(transform="pandas")
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0).set_output(
+        transform="pandas"
+    )
     codes = estimator.fit(X, X_POS).transform(X)
     assert list(codes.columns) == ["contrastiveica0", "contrastiveica1"]
     assert codes.shape == (len(X), 2)
 
 
 def test_partial_fits_continue_one_model():
-    estimator = iso.ContrastiveICA(2, recipe=iso.Recipe(batch_size=50, warmup=5), random_state=0)
+    estimator = iso.ContrastiveICA(
+        2, space="sphere", recipe=iso.Recipe(batch_size=50, warmup=5), random_state=0
+    )
     r2 = []
     for k in range(12):
         z, x, x_pos = circle(500, seed=k)
@@ -207,7 +221,7 @@ def test_partial_fits_continue_one_model():
 
 
 def test_fit_starts_a_new_model():
-    estimator = iso.ContrastiveICA(2, recipe=SHORT, random_state=0)
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0)
     estimator.partial_fit(X, X_POS)
     estimator.fit(X[:, :3], X_POS[:, :3])
     estimator.partial_fit(X[:, :3], X_POS[:, :3])
@@ -248,14 +262,22 @@ def test_transform_of_a_memory_map_does_not_warn(tmp_path, model):
 @pytest.mark.parametrize("kind", ["array", "map"])
 def test_arrays_tensors_and_memory_maps_give_the_same_model(tmp_path, kind):
     x, x_pos = X.astype(np.float32), X_POS.astype(np.float32)
-    expected = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).fit(x, x_pos).transform(x)
+    expected = (
+        iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0)
+        .fit(x, x_pos)
+        .transform(x)
+    )
     if kind == "map":
         for name, rows in (("x", x), ("y", x_pos)):
             np.save(tmp_path / f"{name}.npy", rows)
         x, x_pos = (np.load(tmp_path / f"{name}.npy", mmap_mode="r+") for name in "xy")
     else:
         x, x_pos = torch.from_numpy(x), torch.from_numpy(x_pos)
-    ours = iso.ContrastiveICA(2, recipe=SHORT, random_state=0).fit(x, x_pos).transform(x)
+    ours = (
+        iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0)
+        .fit(x, x_pos)
+        .transform(x)
+    )
     assert np.array_equal(ours, expected)
 
 
@@ -271,7 +293,7 @@ def test_codes_have_the_precision_of_the_data(model, given, expected):
 @pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
 def test_small_signals_on_large_offsets_are_recovered(offset):
     """float32 has seven digits; these need up to twelve."""
-    estimator = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0)
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=RECIPE, random_state=0)
     size = 1.0 if abs(offset) == 1e9 else 1e-2
     codes = estimator.fit(size * X + offset, size * X_POS + offset).transform(size * X + offset)
     assert iso.linear_r2(Z, codes) > 0.97
@@ -279,7 +301,7 @@ def test_small_signals_on_large_offsets_are_recovered(offset):
 
 def test_a_recording_too_short_to_hold_rows_out_is_used_whole():
     """150 rows at a lag of 20: a tenth of them holds no pair."""
-    estimator = iso.ContrastiveICA(2, recipe=SHORT, lag=(20, 20), random_state=0)
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, lag=(20, 20), random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator.fit(X[:150])

@@ -27,7 +27,7 @@ IMAGES = {
 
 
 def fitted(x=X, x_pos=X_POS, **settings):
-    settings = {"recipe": RECIPE, "random_state": 0} | settings
+    settings = {"space": "sphere", "recipe": RECIPE, "random_state": 0} | settings
     return iso.ContrastiveICA(2, **settings).fit(x, x_pos)
 
 
@@ -130,7 +130,9 @@ def test_a_random_state_object_is_not_saved(tmp_path):
 
 
 def test_a_model_of_partial_fit_is_saved(tmp_path):
-    model = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0).partial_fit(X, X_POS)
+    model = iso.ContrastiveICA(2, space="sphere", recipe=RECIPE, random_state=0).partial_fit(
+        X, X_POS
+    )
     save_and_compare(model, tmp_path, X)
 
 
@@ -193,7 +195,7 @@ def test_save_overwrites_only_on_request_and_keeps_other_files(tmp_path):
 
 
 def test_a_model_and_its_checkpoints_may_share_a_directory(tmp_path):
-    model = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0)
+    model = iso.ContrastiveICA(2, space="sphere", recipe=RECIPE, random_state=0)
     model.fit(X, X_POS, checkpoint=tmp_path).save(tmp_path)
     model.fit(X, X_POS, checkpoint=tmp_path)
     assert np.array_equal(iso.ContrastiveICA.load(tmp_path).transform(X), model.transform(X))

@@ -57,12 +57,9 @@ def fit(
         ),
     ] = None,
     space: Annotated[
-        str | None,
-        typer.Option(
-            help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball.  "
-            "[default: nothing is declared, codes are free]"
-        ),
-    ] = None,
+        str,
+        typer.Option(help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball."),
+    ] = "sphere",
     marginal: Annotated[
         str | None,
         typer.Option(
@@ -92,7 +89,7 @@ def fit(
         typer.Option(
             help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal or "
             "dynamics, separated by commas, or auto for those that held-out pairs support.  "
-            "[default: auto, or none if beliefs are declared]"
+            "[default: none]"
         ),
     ] = None,
     axes: Annotated[
@@ -100,7 +97,7 @@ def fit(
         typer.Option(
             help="How to align free codes with single factors: ica (by independence), dynamics (by "
             "time scales and frequencies), auto (by what the data support best) or none.  "
-            "[default: auto, or none if beliefs are declared]"
+            "[default: none]"
         ),
     ] = None,
     random_state: RandomState = 0,

@@ -276,9 +276,9 @@ class SaturatedAnInfoNCE(SaturatedInfoNCE):
         \frac An \sum_k \big[\log E |h_k - h'_k|^p + f_k - \log f_k\big]
         + E_i \log E_j\, e^{-\omega d(h_i, h'_j) + b(h_i) + b(h'_j)}
 
-    :math:`f_k` is :math:`(s_k / s_0)^p`, with :math:`s_k` the standard deviation of code k, and 1 for
-    uniform codes. For p = 2 the first term is least, among all rotations of codes, where differences
-    within pairs are uncorrelated (Hadamard's inequality).
+    :math:`f_k` is :math:`(s_k / s_0)^p`, with :math:`s_k` the standard deviation of code k; it is 1
+    for uniform codes. For p = 2 the first term is least, among all rotations of codes, where
+    differences within pairs are uncorrelated (Hadamard's inequality).
 
     The first term is a good model of factors that vary little within a pair. A factor that varies
     widely gains more from being folded, :math:`|z_k|` instead of :math:`z_k`, than a wide kernel

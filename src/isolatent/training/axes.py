@@ -109,9 +109,8 @@ def _with_dynamics(axes: Axes, other: Axes) -> Axes:
     return replace(axes, dynamics=dynamics)
 
 
-def append_axes(encoder: nn.Module, n: int) -> nn.Sequential:
-    """Return an encoder that ends in a linear map, the identity at first."""
-    layer = LinearAxes(n)
+def append_axes(encoder: nn.Module, layer: LinearAxes) -> nn.Sequential:
+    """Return an encoder that ends in a linear map."""
     parameter = next(encoder.parameters(), layer.matrix)
     layer.to(parameter.device, parameter.dtype)
     layers = [*encoder] if isinstance(encoder, nn.Sequential) else [encoder]

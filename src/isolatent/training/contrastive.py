@@ -40,10 +40,10 @@ from isolatent.training.assembly import (
     may_lose_factors,
 )
 from isolatent.training.checkpoints import SavedState
-from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.devices import Processes
 from isolatent.training.engine import Training, WeightAverage
 from isolatent.training.recipe import Recipe
+from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.relaxations import (
     attach,
     check_relax,
@@ -233,7 +233,7 @@ class ContrastiveTraining(Training):
         loss = self.modules["loss"]
         assert isinstance(loss, ContrastiveLoss)
         for name in names:
-            self.add_parameters(nn.ModuleList(attach(loss, [name], n_components)))
+            self.add_parameters(nn.ModuleList(attach(loss, [name], n_components, self.dtype)))
         build = None if self.choice is None else self.choice.saturated_loss
         self._set_saturated_loss(None if build is None else build(relaxations_of(loss)))
         if "factor_scale" in names and self.choice is not None and self.choice.may_lose_factors:

@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import ContrastiveLoss
-from isolatent.encoders import Axes
+from isolatent.encoders import Axes, LinearAxes
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
@@ -76,9 +76,10 @@ ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 class ContrastiveICA(NetworkEstimator):
     r"""Recover latent factors from positive pairs.
 
-    Nothing need be declared but the number of factors. Codes are free then, and compared by their
-    squared distance; assumptions about the pairs are relaxed as held-out pairs ask, and axes are
-    found as far as the independence of the factors, or their dynamics, support it.
+    With ``space=None`` nothing is declared but the number of factors. Codes are free then, and
+    compared by their squared distance; assumptions about the pairs are relaxed as held-out pairs
+    ask, and axes are found as far as the independence of the factors, or their dynamics, support
+    it.
 
     What is declared about the world is taken at its word, and more can be claimed: the space of the
     latents, their marginal, and how positives are distributed around anchors. The similarity, the
@@ -88,8 +89,9 @@ class ContrastiveICA(NetworkEstimator):
 
     Args:
         n_components: Number of factors n.
-        space: ``"sphere"``, ``"box"``, ``"euclidean"``, ``"cubegrid"`` or ``"hollowball"``. By
-            default ``"sphere"`` if ``conditional="vmf"``, and ``"euclidean"`` otherwise.
+        space: ``"sphere"``, ``"box"``, ``"euclidean"``, ``"cubegrid"`` or ``"hollowball"``.
+            None declares nothing; with a marginal or a conditional, it means ``"euclidean"``, and
+            ``"sphere"`` if ``conditional="vmf"``.
         marginal: ``"uniform"``, ``"normal"``, or ``"unknown"``; the last two add learned
             potentials. By default ``"unknown"`` if nothing is declared; else ``"uniform"``, and
             ``"normal"`` if ``space="euclidean"``.
@@ -156,7 +158,7 @@ class ContrastiveICA(NetworkEstimator):
         (5, 3)
     """
 
-    space: str | None = None
+    space: str | None = "sphere"
     marginal: str | None = None
     conditional: str | None = None
     p: float | None = None
@@ -225,9 +227,7 @@ class ContrastiveICA(NetworkEstimator):
         self.__dict__.pop("_training", None)  # of an earlier partial_fit
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
-        self._set_fitted(
-            run.training, run.modules, run.source, run.held_out, beliefs, self._axes()
-        )
+        self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs, self._axes())
         for warning in self.guarantee_.warnings:
             warnings.warn(warning, IsolatentWarning, stacklevel=2)
         self._warn_if_uninformative(run.held_out)
@@ -528,8 +528,8 @@ class ContrastiveICA(NetworkEstimator):
             found = find_axes(axes, loss, source, lambda x: training.encode(encoder, x))
         self._set_axes(found)
         if found is not None and found.separates:
-            self.encoder_ = append_axes(encoder, self.n_components)
-            self.encoder_[-1].set(found)
+            layer = LinearAxes(self.n_components).set(found)
+            self.encoder_ = append_axes(encoder, layer)
         guarantee = guarantee_of(
             beliefs,
             loss,
@@ -612,7 +612,7 @@ class ContrastiveICA(NetworkEstimator):
         else:
             self.encoder_ = deepcopy(self.encoder)
         if self.axes_ is not None and self.axes_.separates:
-            self.encoder_ = append_axes(self.encoder_, self.n_components)
+            self.encoder_ = append_axes(self.encoder_, LinearAxes(self.n_components))
         self.encoder_.eval()
         if isinstance(self.loss, str):
             self.loss_ = build_loss(
@@ -621,7 +621,7 @@ class ContrastiveICA(NetworkEstimator):
         else:
             self.loss_ = deepcopy(self.loss)
             if isinstance(self.loss_, ContrastiveLoss):
-                attach(self.loss_, self.relaxed_, self.n_components)
+                attach(self.loss_, self.relaxed_, self.n_components, dtype_of(self.encoder_))
         for prefix, module in (("encoder.", self.encoder_), ("loss.", self.loss_)):
             module.load_state_dict(
                 {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

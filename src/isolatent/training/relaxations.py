@@ -97,13 +97,16 @@ def needs_potentials(names: Sequence[str]) -> bool:
     return any(name in NEED_POTENTIALS for name in names)
 
 
-def attach(loss: ContrastiveLoss, names: Sequence[str], n: int) -> list[nn.Module]:
+def attach(
+    loss: ContrastiveLoss, names: Sequence[str], n: int, dtype: torch.dtype | None = None
+) -> list[nn.Module]:
     """Attach relaxations to a loss, at values that change nothing, and return the new modules.
 
     Args:
         loss: The loss, changed in place.
         names: Names of relaxations.
         n: Number of codes.
+        dtype: That of the codes; by default that of the loss.
     """
     new: list[nn.Module] = []
     for name in names:
@@ -115,8 +118,8 @@ def attach(loss: ContrastiveLoss, names: Sequence[str], n: int) -> list[nn.Modul
             if getattr(loss, slot) is None or isinstance(getattr(loss, slot), ConstantPotential):
                 new.append(NetworkPotential(n))
                 setattr(loss, slot, new[-1])
-    device, dtype = _place_of(loss)
-    return [module.to(device=device, dtype=dtype) for module in new]
+    device, own = _place_of(loss)
+    return [module.to(device=device, dtype=dtype or own) for module in new]
 
 
 @torch.no_grad()
@@ -187,16 +190,17 @@ def compare_relaxations(
     """
     # In random order: neighbours in a file are alike, and no negatives for each other.
     order = torch.randperm(len(held_out[0]), generator=Generator().manual_seed(0))
+    order = order.to(held_out[0].device)
     held_out = (held_out[0][order], held_out[1][order])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        fits = {name: _fit(loss, name, codes, held_out, head) for name in (None, *candidates)}
+        before = _fit(loss, None, codes, held_out, head)[1]
+        fits = {name: _fit(loss, name, codes, held_out, head) for name in candidates}
         without = {}
         for name in provisional:
             less = deepcopy(loss)
             detach(less, name, codes[0])
             without[name] = _fit(less, None, codes, held_out, head)[1]
-    before = fits.pop(None)[1]
     gains = {name: _gain(before, after) for name, (_, after) in fits.items()}
     gains |= {name: _gain(other, before) for name, other in without.items()}
     return gains, {name: fitted for name, (fitted, _) in fits.items()}
@@ -213,7 +217,7 @@ def _fit(
     n = codes[0].shape[1]
     relaxed = deepcopy(loss)
     relaxed.gather = False
-    attach(relaxed, [] if name is None else [name], n)
+    attach(relaxed, [] if name is None else [name], n, codes[0].dtype)
     adapt = _LinearAdaptation(n, head).to(codes[0])
     if name == "factor_scale" and head == "sphere":
         adapt.turn_to_axes(*codes)
@@ -245,6 +249,7 @@ def _minimise(loss: ContrastiveLoss, adapt: nn.Module, codes: tuple[Tensor, Tens
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
             group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / PROBE_STEPS))
         rows = torch.randint(len(codes[0]), (PROBE_BATCH_SIZE,), generator=generator)
+        rows = rows.to(codes[0].device)
         optimiser.zero_grad()
         loss(*adapt(torch.cat([part[rows] for part in codes])).chunk(2)).backward()
         optimiser.step()

@@ -98,9 +98,12 @@ def fitted():
     for space, conditional in [("sphere", "vmf"), ("sphere", "anisotropic"), ("box", "laplace")]:
         model = ContrastiveICA(2, space=space, conditional=conditional, recipe=FEW, random_state=0)
         yield model.fit(VECTORS), VECTORS
-    images = ContrastiveICA(2, encoder="conv", recipe=FEW, random_state=0)
+    images = ContrastiveICA(2, space="sphere", encoder="conv", recipe=FEW, random_state=0)
     yield images.fit(IMAGES), IMAGES
-    yield ContrastiveICA(2, recipe=FEW, random_state=0).fit(VECTORS.double()), VECTORS.double()
+    yield (
+        ContrastiveICA(2, space="sphere", recipe=FEW, random_state=0).fit(VECTORS.double()),
+        VECTORS.double(),
+    )
     yield BetaVAE(2, max_steps=2, random_state=0).fit(VECTORS), VECTORS
     yield BetaVAE(2, max_steps=2, random_state=0).fit(IMAGES), IMAGES
     yield SupervisedEncoder(2, max_steps=100, batch_size=32).fit(VECTORS, VECTORS[:, :2]), VECTORS
