@@ -228,7 +228,7 @@ def _parse_relax(text: str | None) -> str | tuple[str, ...]:
 def _check_beliefs(options: dict[str, Any]) -> None:
     """Raise an error if a declared belief is unknown, which names the option."""
     from isolatent.theory import CONDITIONALS, MARGINALS, SPACES
-    from isolatent.training.axes import AXES
+    from isolatent.training.axis_search import AXES
 
     if options["axes"] is not None:
         check_one_of("--axes", options["axes"], (*AXES, "none"))

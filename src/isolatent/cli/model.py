@@ -260,9 +260,9 @@ def _facts(model: ContrastiveICA) -> dict[str, str]:
     if names is not None:
         facts["columns"] = ", ".join(map(str, names))
     facts["loss"] = str(model.loss)
-    if model.relax:
+    if model.relaxed_ or model.gains_:
         used = ", ".join(model.relaxed_) or "none"
-        facts["relaxed"] = f"{used} (auto)" if model.relax == "auto" else used
+        facts["relaxed"] = f"{used} (auto)" if model.gains_ else used
     count = sum(parameter.numel() for parameter in model.encoder_.parameters())
     facts["encoder"] = f"{model.encoder}, {count} parameters"
     if model.recipe is not None:

@@ -1,9 +1,9 @@
 """From observations to codes: whitening, networks, output heads, calibration and axes."""
 
-from isolatent.encoders.axes import Axes, Dynamics, LinearAxes
 from isolatent.encoders.calibration import PrincipalAxes, Straightening
 from isolatent.encoders.independence import find_independent_axes
 from isolatent.encoders.lagged import find_dynamic_axes
+from isolatent.encoders.linear_axes import Axes, Dynamics, LinearAxes
 from isolatent.encoders.networks import (
     MLP,
     BoxHead,

@@ -14,7 +14,7 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 from isolatent.checks import check_integer
-from isolatent.encoders.axes import (
+from isolatent.encoders.linear_axes import (
     MIN_COSINE,
     Axes,
     block_of,

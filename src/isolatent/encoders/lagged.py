@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from isolatent.checks import check_integer
-from isolatent.encoders.axes import (
+from isolatent.encoders.linear_axes import (
     MIN_COSINE,
     Axes,
     Dynamics,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -232,8 +233,8 @@ def _truncation(
 def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None:
     """Minimise a loss over its scales, in batches of the size it was trained with.
 
-    Scales, weights and the share of unrelated pairs: all that is stored as a logarithm. They
-    converge slowly in training, where their gradients are small. In double precision, without which
+    Scales, a matrix of weights and the share of unrelated pairs, which converge slowly in training,
+    where their gradients are small; not networks and dynamics. In double precision, without which
     a line search along flat directions ends at once. They stay as they were if it diverges.
     """
     before, dtype = deepcopy(loss.state_dict()), h.dtype
@@ -242,7 +243,7 @@ def fit_loss(loss: nn.Module, h: Tensor, h_pos: Tensor, batch_size: int) -> None
     parts = (part[rows].double().tensor_split(count) for part in (h, h_pos))
     batches = [*zip(*parts, strict=True)]
     named = loss.double().named_parameters()
-    scales = [p for name, p in named if name.rpartition(".")[2].startswith("log_")]
+    scales = [p for name, p in named if re.search(r"(^|\.)(log_\w+|below)$", name)]
     optimiser = torch.optim.LBFGS(
         scales,
         max_iter=MAX_EVALUATIONS,

@@ -24,7 +24,7 @@ from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.assumptions import REACHES_OPTIMUM
-from isolatent.theory.axes import with_axes
+from isolatent.theory.axis_claims import with_axes
 from isolatent.theory.world_beliefs import count_factors
 from isolatent.training.assembly import (
     ENCODERS,
@@ -36,7 +36,7 @@ from isolatent.training.assembly import (
     learns_size,
     weight_errors_of,
 )
-from isolatent.training.axes import AXES, append_axes, find_axes, without_axes
+from isolatent.training.axis_search import AXES, append_axes, find_axes, without_axes
 from isolatent.training.calibration import calibrate
 from isolatent.training.contrastive import (
     HELD_OUT_PAIRS,

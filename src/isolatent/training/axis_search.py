@@ -11,7 +11,7 @@ from torch import Generator, Tensor, nn
 
 from isolatent.encoders import Axes, LinearAxes, find_dynamic_axes, find_independent_axes
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SeriesPairs
-from isolatent.theory.axes import AXIS_METHODS
+from isolatent.theory.axis_claims import AXIS_METHODS
 from isolatent.training.relaxations import relatedness
 
 __all__ = ["AXES", "append_axes", "find_axes", "without_axes"]

@@ -24,7 +24,7 @@ from isolatent.checks import check_integer, check_tensor
 __all__ = ["Axes", "Dynamics", "LinearAxes"]
 
 MIN_ROWS, MIN_ROWS_PER_CODE = 50, 10  # fewer do not support any axes
-RANK_TOLERANCE = 1e-12  # smallest variance of a direction, relative to the largest
+MIN_VARIANCE_SHARE = 1e-12  # smallest variance of a direction, relative to the largest
 MIN_COSINE = 0.95  # between an axis and the same axis from other rows
 Array = NDArray[np.float64]
 
@@ -212,7 +212,7 @@ def check_codes(name: str, value: Any, shape: tuple[int, ...] | None = None) -> 
 def whiten(codes: Array) -> tuple[Array, Array]:
     """Return the mean and the symmetric inverse square root of the covariance of codes (N, n)."""
     variances, axes = np.linalg.eigh(np.atleast_2d(np.cov(codes.T)))
-    if variances[0] <= RANK_TOLERANCE * variances[-1]:
+    if variances[0] <= MIN_VARIANCE_SHARE * variances[-1]:
         raise ValueError(
             f"h must vary in all {codes.shape[1]} directions, got linearly dependent columns"
         )
