@@ -56,7 +56,7 @@ BAD = [
     ("fit {d}/x.npy --max-steps 0", "--max-steps must be an integer >= 1, got 0"),
     ("fit {d}/x.npy --batch-size 1", "--batch-size must be an integer >= 2, got 1"),
     ("fit {d}/x.npy --n-components 0", "--n-components must be an integer >= 1, got 0"),
-    ("fit {d}/x.npy --n-components 1", "at least 2 on a sphere, got 1"),
+    ("fit {d}/x.npy --space sphere --n-components 1", "at least 2 on a sphere, got 1"),
     ("fit {d}/x.npy --space torus", "--space must be one of 'sphere', 'box'"),
     ("fit {d}/x.npy --marginal cauchy", "--marginal must be one of 'uniform'"),
     ("fit {d}/x.npy --conditional cauchy", "--conditional must be one of 'vmf'"),

@@ -6,6 +6,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 import isolatent as iso
 from isolatent.checks import IsolatentWarning
@@ -484,8 +485,10 @@ def test_a_resumed_run_has_the_relaxations_of_the_uninterrupted_one(tmp_path, re
     assert resumed.history_ == model.history_
     assert np.array_equal(resumed.transform(x), model.transform(x))
     assert np.array_equal(resumed.relatedness(x, x_pos), model.relatedness(x, x_pos))
-    for name in ("relaxed_", "gains_", "learned_"):
+    for name in ("relaxed_", "gains_"):
         assert getattr(resumed, name) == getattr(model, name), name
+    # LAPACK's rounding depends on where arrays lie in memory.
+    assert tree_leaves(resumed.learned_) == pytest.approx(tree_leaves(model.learned_), rel=1e-9)
 
 
 def test_a_run_with_other_relaxations_is_not_resumed(tmp_path):

@@ -25,7 +25,6 @@ from isolatent.cli.app import (
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
-    from isolatent.theory import Beliefs
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = ["check_out", "describe_gains", "fit", "is_first_process"]
@@ -57,14 +56,17 @@ def fit(
         ),
     ] = None,
     space: Annotated[
-        str,
-        typer.Option(help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball."),
-    ] = "sphere",
+        str | None,
+        typer.Option(
+            help="Space of the factors: sphere, box, euclidean, cubegrid or hollowball.  [default: "
+            "nothing is declared]"
+        ),
+    ] = None,
     marginal: Annotated[
         str | None,
         typer.Option(
             help="Marginal distribution of the factors: uniform, normal or unknown.  [default: "
-            "normal if euclidean, else uniform]",
+            "unknown if nothing is declared, normal if euclidean, else uniform]",
         ),
     ] = None,
     conditional: Annotated[
@@ -89,7 +91,7 @@ def fit(
         typer.Option(
             help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal or "
             "dynamics, separated by commas, or auto for those that held-out pairs support.  "
-            "[default: none]"
+            "[default: auto if nothing is declared, else none]"
         ),
     ] = None,
     axes: Annotated[
@@ -97,7 +99,7 @@ def fit(
         typer.Option(
             help="How to align free codes with single factors: ica (by independence), dynamics (by "
             "time scales and frequencies), auto (by what the data support best) or none.  "
-            "[default: none]"
+            "[default: auto if nothing is declared, else none]"
         ),
     ] = None,
     random_state: RandomState = 0,
@@ -145,13 +147,12 @@ def fit(
         observed = _read(data, data_pos, session, lag)
         _check_beliefs(context.params)
         model = _build(context.params, observed.x.shape[1])
-        beliefs = model.beliefs
-        if beliefs.space == "sphere" and model.n_components < 2:
+        if model.beliefs.space == "sphere" and model.n_components < 2:
             raise ValueError(
                 f"--n-components must be at least 2 on a sphere, got {model.n_components}"
             )
         if first and not quiet:
-            typer.echo(_summary(observed, beliefs, model))
+            typer.echo(_summary(observed, model))
         _train(model, observed, out, quiet or not first, log is not None and first, resume)
         if first:
             model.save(out, overwrite=overwrite or resume)
@@ -331,7 +332,7 @@ def _train(
         model.feature_names_in_ = np.asarray(observed.names, dtype=object)
 
 
-def _summary(observed: Observations, beliefs: Beliefs, model: ContrastiveICA) -> str:
+def _summary(observed: Observations, model: ContrastiveICA) -> str:
     rows, columns = observed.x.shape
     what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
     if observed.x_pos is None:
@@ -342,7 +343,7 @@ def _summary(observed: Observations, beliefs: Beliefs, model: ContrastiveICA) ->
     relax = "" if relax == "default" else relax
     return (
         f"{what}, {columns} columns\n"
-        f"{model.n_components} components; {beliefs}; loss {model.loss}, "
+        f"{model.n_components} components; {model.declaration}; loss {model.loss}, "
         f"{f'relax {relax}, ' if relax else ''}seed {model.random_state}"
     )
 

@@ -253,7 +253,7 @@ def _write_codes(out: Path, codes: NDArray[Any]) -> None:
 
 def _facts(model: ContrastiveICA) -> dict[str, str]:
     facts = {
-        "beliefs": str(model.beliefs_),
+        "beliefs": model.declaration,
         "sizes": f"{model.n_features_in_} columns to {model.n_components} components",
     }
     names = getattr(model, "feature_names_in_", None)

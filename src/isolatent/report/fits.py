@@ -179,7 +179,7 @@ def _relaxations(model: ContrastiveICA) -> tuple[Relaxation, ...]:
 
 def _facts(model: ContrastiveICA) -> Facts:
     facts = [
-        ("Beliefs", str(model.beliefs_)),
+        ("Beliefs", model.declaration),
         ("Sizes", f"{model.n_features_in_} columns to {model.n_components} components"),
     ]
     history = model.history_

@@ -234,6 +234,10 @@ class ContrastiveTraining(Training):
         assert isinstance(loss, ContrastiveLoss)
         for name in names:
             self.add_parameters(nn.ModuleList(attach(loss, [name], n_components, self.dtype)))
+            if self.best is not None:
+                kept = self.best["loss"]
+                assert isinstance(kept, ContrastiveLoss)
+                attach(kept, [name], n_components, self.dtype)
         build = None if self.choice is None else self.choice.saturated_loss
         self._set_saturated_loss(None if build is None else build(relaxations_of(loss)))
         if "factor_scale" in names and self.choice is not None and self.choice.may_lose_factors:
@@ -247,7 +251,10 @@ class ContrastiveTraining(Training):
         """Take a relaxation out of the loss; h are codes of anchors."""
         loss = self.modules["loss"]
         assert isinstance(loss, ContrastiveLoss)
-        detach(loss, name, h)
+        self.remove_parameters(getattr(loss, name))
+        for module in [loss] if self.best is None else [loss, self.best["loss"]]:
+            assert isinstance(module, ContrastiveLoss)
+            detach(module, name, h)
         build = None if self.choice is None else self.choice.saturated_loss
         self._set_saturated_loss(None if build is None else build(relaxations_of(loss)))
 

@@ -119,6 +119,17 @@ class Training(ABC):
                 self.optimiser.add_param_group(group)
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
 
+    def remove_parameters(self, module: nn.Module) -> None:
+        """Stop training the parameters of a module, which is taken out of one of the modules."""
+        removed = {id(parameter) for parameter in module.parameters()}
+        for group in self.optimiser.param_groups:
+            group["params"] = [p for p in group["params"] if id(p) not in removed]
+        groups = [group for group in self.optimiser.param_groups if group["params"]]
+        self.optimiser.param_groups[:] = groups
+        for parameter in module.parameters():
+            self.optimiser.state.pop(parameter, None)
+        self.parameters = [p for group in groups for p in group["params"]]
+
     def _weight_average(self) -> WeightAverage | None:
         """Return the function that updates averaged weights, or None for no average."""
         return None

@@ -158,7 +158,7 @@ class ContrastiveICA(NetworkEstimator):
         (5, 3)
     """
 
-    space: str | None = "sphere"
+    space: str | None = None
     marginal: str | None = None
     conditional: str | None = None
     p: float | None = None
@@ -280,6 +280,11 @@ class ContrastiveICA(NetworkEstimator):
     def beliefs(self) -> Beliefs:
         """What is believed about the world: declared, or the default that needs no declaration."""
         return self._beliefs()
+
+    @property
+    def declaration(self) -> str:
+        """What is declared about the world, in words."""
+        return str(self._beliefs()) if self._declares else "nothing declared"
 
     def code_module(self) -> nn.Module:
         check_is_fitted(self, "encoder_")
