@@ -111,6 +111,7 @@ class Schedule:
         self.cooling_from = round(recipe.max_steps * (1 - recipe.cooldown))
         self._measured: list[tuple[int, float]] = []
         self._kept = 0  # the step whose weights are the ones to keep
+        self._fall = 0.0  # of the held-out loss before a relaxation was added
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, counted from 1."""
@@ -153,14 +154,18 @@ class Schedule:
             self.total = min(self.recipe.max_steps, math.ceil(step / (1 - share)))
         return keep
 
-    def restart(self, step: int | None = None) -> None:
+    def restart(self, step: int | None = None, *, continues: bool = False) -> None:
         """Restart, because another loss is minimised from now on.
 
         Args:
             step: The step at which the loss before had levelled off, if it had: a fit that starts
                 from its result gets at most as many steps again.
+            continues: Whether the new loss starts where the one before had fallen to, so that its
+                fall counts too where the size of a gain is judged.
         """
+        fall = self._fall + self._measured[0][1] - self.best if continues else 0.0
         self.__init__(self.recipe)  # type: ignore[misc]
+        self._fall = fall
         if step is not None:
             self.total = min(2 * step, self.recipe.max_steps)
             self.cooling_from = self.total - round(self.recipe.cooldown * (self.total - step))
@@ -176,7 +181,7 @@ class Schedule:
         # standard error, since a gain smaller than the noise may still be one.
         gained = fmean(before) - fmean(last)
         error = math.sqrt(variance(before) / len(before) + variance(last) / len(last))
-        return gained + error < self.recipe.tolerance * (first[1] - best)
+        return gained + error < self.recipe.tolerance * (self._fall + first[1] - best)
 
     def _noise(self) -> float:
         """Return how far losses at the full rate scattered, in multiples of their deviation."""
@@ -200,11 +205,12 @@ class Schedule:
             "total": self.total,
             "cooling_from": self.cooling_from,
             "kept": self._kept,
+            "fall": self._fall,
             "measured": self._measured,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`to_dict` returned."""
         self.total, self.cooling_from = state["total"], state["cooling_from"]
-        self._kept = state["kept"]
+        self._kept, self._fall = state["kept"], state["fall"]
         self._measured = [(int(step), float(loss)) for step, loss in state["measured"]]

@@ -11,7 +11,12 @@ from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
 from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.theory import RELAXATIONS, Beliefs
 from isolatent.training.recipe import MIN_WARMUPS
-from isolatent.training.relaxations import Gain, compare_relaxations, relaxations_of
+from isolatent.training.relaxations import (
+    PROBE_STEPS,
+    Gain,
+    compare_relaxations,
+    relaxations_of,
+)
 
 if TYPE_CHECKING:
     from isolatent.training.contrastive import ContrastiveTraining
@@ -19,8 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["RelaxationChoice", "candidates_for"]
 
 PAIRS = 16_384  # that relaxations are fitted with
-EARLY_WARMUPS = 2  # after which dynamics are compared, without which factors are lost
-EARLY_GAIN = 0.1  # of dynamics then, in nats: smaller ones lose no factors, and can wait
+EARLY_WARMUPS = 2  # after which relaxations are compared for the first time
+EARLY = ("pairing", "anchor_scale", "dynamics")
+EARLY_GAIN = 0.1  # of a relaxation then, in nats: smaller ones lose no factors, and can wait
+EARLY_LEAD = 2.0  # ratio of the gain of pairing to that of a scale, which it may stand for
+EARLY_STEPS = 40  # that relaxations are fitted for then
 LATE_SHARE = 0.4  # of the steps allowed, after which all are compared at the latest
 MAX_CHOSEN = 3
 
@@ -50,10 +58,10 @@ def candidates_for(loss: nn.Module, beliefs: Beliefs, source: PairSource) -> tup
 class RelaxationChoice:
     """The choice of relaxations in a run: when to compare them, and what to continue with.
 
-    Relaxations are compared on the codes of the network as it is: dynamics once early, since a
-    network without them loses factors, and all of them each time the held-out loss has levelled
-    off. The best is added if its gain is significant, and training goes on, until none is. With
-    dynamics, and with weights of the codes on a sphere, it starts anew.
+    Relaxations are compared on the codes of the network as it is: once early, when one is added if
+    it is obvious, and each time the held-out loss has levelled off. The best is added then if its
+    gain is significant, and training goes on, until none is. With dynamics, and with weights of the
+    codes on a sphere, it starts anew, since a network without them loses factors.
 
     Args:
         candidates: Names of relaxations.
@@ -118,9 +126,11 @@ class RelaxationChoice:
             late = min(late, max(MIN_WARMUPS * recipe.warmup, share))
         left = [name for name in self.candidates if name not in self.relaxed]
         due = self.saturating or early <= step < late
-        if "dynamics" in left and not self.compared_early and due:
+        if left and not self.compared_early and due:
             self.compared_early = True
-            self._compare(training, ["dynamics"], held_out, step, EARLY_GAIN)
+            # A loss that saturates before that tells dynamics alone, without which all is lost.
+            names = [name for name in left if name in (EARLY[-1:] if self.saturating else EARLY)]
+            self._compare(training, names, held_out, step, early=True)
             self.saturating = False
         elif step < late and step - training.started_at >= early:
             for name in set(self.provisional) - set(self.relaxed):
@@ -204,7 +214,7 @@ class RelaxationChoice:
         names: Sequence[str],
         held_out: Batch,
         step: int,
-        least: float = 0.0,
+        early: bool = False,
     ) -> bool:
         """Compare relaxations, continue with the best if it gains, and return whether it does."""
         network, loss = training.measured_network, training.modules["loss"]
@@ -213,12 +223,14 @@ class RelaxationChoice:
             (training.encode(network, part.x), training.encode(network, part.x_pos))
             for part in self._pairs(held_out)
         )
-        provisional = [] if least else [name for name in self.provisional if name in self.relaxed]
-        gains, losses = compare_relaxations(loss, names, codes, held, self.head, provisional)
+        provisional = [] if early else [name for name in self.provisional if name in self.relaxed]
+        gains, losses = compare_relaxations(
+            loss, names, codes, held, self.head, provisional, EARLY_STEPS if early else PROBE_STEPS
+        )
         self.gains |= gains
-        others = [name for name in gains if name not in provisional]
-        best = max(others, key=lambda name: gains[name].mean, default=None)
-        if best is None or not gains[best].is_significant or gains[best].mean < least:
+        others = {name: gain for name, gain in gains.items() if name not in provisional}
+        best = _most_obvious(others) if early else _best(others)
+        if best is None:
             for name in provisional:
                 if not gains[name].is_significant:
                     self._drop(training, name, codes[0])
@@ -237,9 +249,29 @@ class RelaxationChoice:
         else:
             training.network.load_state_dict(network.state_dict())
             loss.load_state_dict(losses[best].state_dict())
-            training.schedule.restart(step)
+            training.schedule.restart(None if early else step, continues=early)
         training.best = None
         return True
+
+
+def _best(gains: Mapping[str, Gain]) -> str | None:
+    """Return the relaxation with the largest gain, if that is significant."""
+    best = max(gains, key=lambda name: gains[name].mean, default=None)
+    return best if best is not None and gains[best].is_significant else None
+
+
+def _most_obvious(gains: Mapping[str, Gain]) -> str | None:
+    """Return dynamics, or pairing, if it is obvious that they gain.
+
+    A scale of the anchors is not added early: codes that are still poor would be lost by it.
+    """
+    obvious = {name for name, gain in gains.items() if gain.mean >= EARLY_GAIN}
+    obvious = {name for name in obvious if gains[name].is_significant}
+    if "dynamics" in obvious:
+        return "dynamics"
+    scale = gains.get("anchor_scale", Gain(0.0, 0.0)).mean
+    leads = "pairing" in obvious and gains["pairing"].mean >= EARLY_LEAD * scale
+    return "pairing" if leads else None
 
 
 def _copy_state(module: nn.Module) -> dict[str, Tensor]:

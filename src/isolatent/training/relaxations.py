@@ -24,6 +24,7 @@ from isolatent.theory import RELAXATIONS
 
 __all__ = [
     "AUTO",
+    "PROBE_STEPS",
     "Gain",
     "attach",
     "check_relax",
@@ -170,6 +171,7 @@ def compare_relaxations(
     held_out: tuple[Tensor, Tensor],
     head: str,
     provisional: Sequence[str] = (),
+    steps: int = PROBE_STEPS,
 ) -> tuple[dict[str, Gain], dict[str, ContrastiveLoss]]:
     """Compare relaxations by their held-out gains, for the codes of a network.
 
@@ -184,6 +186,7 @@ def compare_relaxations(
         held_out: Codes of held-out pairs to compare with.
         head: Where codes live: ``"sphere"``, ``"box"`` or ``"free"``.
         provisional: Relaxations that the loss has already; their gain is over a loss without them.
+        steps: Steps of each fit.
 
     Returns:
         The gain of each relaxation, and the fitted loss with it.
@@ -194,13 +197,13 @@ def compare_relaxations(
     held_out = (held_out[0][order], held_out[1][order])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        before = _fit(loss, None, codes, held_out, head)[1]
-        fits = {name: _fit(loss, name, codes, held_out, head) for name in candidates}
+        before = _fit(loss, None, codes, held_out, head, steps)[1]
+        fits = {name: _fit(loss, name, codes, held_out, head, steps) for name in candidates}
         without = {}
         for name in provisional:
             less = deepcopy(loss)
             detach(less, name, codes[0])
-            without[name] = _fit(less, None, codes, held_out, head)[1]
+            without[name] = _fit(less, None, codes, held_out, head, steps)[1]
     gains = {name: _gain(before, after) for name, (_, after) in fits.items()}
     gains |= {name: _gain(other, before) for name, other in without.items()}
     return gains, {name: fitted for name, (fitted, _) in fits.items()}
@@ -212,6 +215,7 @@ def _fit(
     codes: tuple[Tensor, Tensor],
     held_out: tuple[Tensor, Tensor],
     head: str,
+    steps: int,
 ) -> tuple[ContrastiveLoss, Tensor]:
     """Return a loss with a relaxation, fitted to codes, and its values on held-out batches."""
     n = codes[0].shape[1]
@@ -227,7 +231,7 @@ def _fit(
         with torch.no_grad():
             scores = relaxed.scores(codes[0], codes[1].roll(1, 0))
         relaxed.pairing.start(scores)  # type: ignore[union-attr, operator]
-    _minimise(relaxed, adapt, codes)
+    _minimise(relaxed, adapt, codes, steps)
     pairs = len(held_out[0])
     count = max(pairs // GAIN_BATCH_SIZE, min(MIN_GAIN_BATCHES, pairs // 2))
     with torch.no_grad():
@@ -235,7 +239,9 @@ def _fit(
         return relaxed, torch.stack([relaxed(a, b) for a, b in parts]).double()
 
 
-def _minimise(loss: ContrastiveLoss, adapt: nn.Module, codes: tuple[Tensor, Tensor]) -> None:
+def _minimise(
+    loss: ContrastiveLoss, adapt: nn.Module, codes: tuple[Tensor, Tensor], steps: int
+) -> None:
     """Minimise a loss over its parameters and those of the adaptation, on random batches."""
     named = [*loss.named_parameters(), *adapt.named_parameters()]
     logs = [p for key, p in named if key.rpartition(".")[2].startswith("log_")]
@@ -245,9 +251,9 @@ def _minimise(loss: ContrastiveLoss, adapt: nn.Module, codes: tuple[Tensor, Tens
     rates = [group["lr"] for group in optimiser.param_groups]
     generator = Generator().manual_seed(0)
     loss.train()
-    for step in range(PROBE_STEPS):
+    for step in range(steps):
         for group, rate in zip(optimiser.param_groups, rates, strict=True):
-            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / PROBE_STEPS))
+            group["lr"] = rate * 0.5 * (1 + math.cos(math.pi * step / steps))
         rows = torch.randint(len(codes[0]), (PROBE_BATCH_SIZE,), generator=generator)
         rows = rows.to(codes[0].device)
         optimiser.zero_grad()
