@@ -264,3 +264,63 @@ def test_a_resumed_fit_must_have_the_same_relaxations(isolatent, files, tmp_path
     done = isolatent(*arguments, "--relax", "marginal", "--resume")
     assert done.code == 2
     assert "resume must hold a run with the same relax" in done.err
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """Three normal factors with time scales of their own."""
+    rng = np.random.default_rng(0)
+    z, noise = np.zeros((3000, 3)), rng.normal(size=(3000, 3))
+    for t in range(1, 3000):
+        z[t] = np.array([0.97, 0.85, 0.4]) * z[t - 1] + noise[t]
+    np.save(tmp_path / "recording.npy", z @ [[1.0, 0.4, -0.3], [-0.5, 1.0, 0.2], [0.3, 0.1, 1.0]])
+    return tmp_path / "recording.npy"
+
+
+def test_axes_are_shown_after_the_card(isolatent, recording, tmp_path):
+    out = tmp_path / "model"
+    options = ("--axes", "dynamics", "--relax", "marginal", "--out", out)
+    done = isolatent("fit", recording, *QUICK, *options)
+    assert done.code == 0, done.err
+    model = ContrastiveICA.load(out)
+    assert model.axes_.separates
+    for shown in (done.out, isolatent("info", out).out):
+        lines = shown[shown.index("guarantee: ") :].splitlines()
+        first = lines.index(f"axes: {model.axes_.choice}")
+        assert lines[first + 1].split("  ")[1:4] == ["code", "block", "stability"]
+        assert "time scale [rows]" in lines[first + 1]
+        for line, axis in zip(lines[first + 2 :], model.axes_.codes, strict=False):
+            assert line.split()[0] == str(axis.code)
+            assert f" {axis.stability:.2f} " in line
+            assert f" {axis.time_scale_text} " in line
+        assert "inf" not in "".join(lines[first : first + 5])
+    page = (out / "report.html").read_text()
+    assert "<h3>Axes</h3>" in page
+    assert model.axes_.codes[0].time_scale_text in page
+
+
+def test_without_axes_nothing_is_said_of_them(isolatent, recording, tmp_path):
+    out = tmp_path / "model"
+    done = isolatent("fit", recording, *QUICK, "--space", "box", "--out", out)
+    assert done.code == 0, done.err
+    for shown in (done.out, isolatent("info", out).out):
+        assert "axes: " not in shown
+        assert "stability" not in shown
+    assert "<h3>Axes</h3>" not in (out / "report.html").read_text()
+
+
+def test_one_component_has_a_table_of_one_code(isolatent, recording, tmp_path):
+    options = (
+        "--n-components",
+        "1",
+        "--max-steps",
+        "5",
+        "--batch-size",
+        "64",
+        "--relax",
+        "marginal",
+    )
+    done = isolatent("fit", recording, *options, "--axes", "auto", "--out", tmp_path / "model")
+    assert done.code == 0, done.err
+    assert "axes: one code is one axis\n" in done.out
+    assert "  0     {0}    1.00 " in done.out

@@ -298,7 +298,8 @@ def test_axes_do_not_depend_on_the_linear_map(method):
 def test_axes_are_stored_as_plain_data(method):
     find, draw = FINDERS[method]
     axes = find(draw())
-    loaded = Axes.from_dict(json.loads(json.dumps(axes.to_dict())))
+    stored = json.loads(json.dumps(axes.to_dict(), allow_nan=False))
+    loaded = Axes.from_dict(stored)
     assert torch.equal(loaded.matrix, axes.matrix)
     assert torch.equal(loaded.shift, axes.shift)
     assert loaded.to_dict() == axes.to_dict()
@@ -308,6 +309,38 @@ def test_axes_are_stored_as_plain_data(method):
         axes.dynamics,
     )
     assert axes.method == method
+    assert stored["stability"] == list(axes.stability)
+    if axes.dynamics is not None:
+        assert stored["dynamics"]["time_scales"] == list(axes.dynamics.time_scales)
+        assert stored["dynamics"]["periods_intervals"] == [[None, None]] * 4  # infinite
+
+
+def test_each_code_has_the_times_of_its_eigenvalue():
+    rng = np.random.default_rng(0)
+    z = np.stack([*relaxations(8000, 0, (0.6,))[0].T, *oscillation(0.97, 0.5, 8000, rng).T], 1)
+    axes = find_dynamic_axes(mix(z), lag=1)
+    codes = axes.codes
+    assert [axis.block for axis in codes] == [(0, 1), (0, 1), (2,)]
+    assert [axis.stability for axis in codes] == list(axes.stability)
+    for axis in codes[:2]:
+        low, high = axis.period_interval
+        assert low < 2 * math.pi / 0.5 < high
+    low, high = codes[2].time_scale_interval
+    assert low < -1 / math.log(0.6) < high
+    assert codes[2].period == math.inf
+    assert {axis.unit for axis in codes} == {"rows"}
+
+
+def test_two_equal_time_scales_of_three_are_one_block():
+    """Equal eigenvalues, also exactly equal ones, which divide by no gap."""
+    z, rng = relaxations(10_000, 0, (0.9, 0.9, 0.3))
+    assert find_dynamic_axes(mix(z)).blocks == ((0, 1), (2,))
+    x = rng.normal(size=(500, 2))
+    equal = find_dynamic_axes(x, h_pos=0.5 * x)
+    assert equal.blocks == ((0, 1),)
+    assert equal.dynamics.moduli == pytest.approx((0.5, 0.5))
+    assert "steps" in equal.reason
+    assert {axis.unit for axis in equal.codes} == {"steps"}
 
 
 @pytest.mark.parametrize("method", FINDERS)

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import isolatent as iso
+from html_outline import Outline
 from isolatent.report import page_of_fit, render_page
 from isolatent.report.fits import RELAXATION_MEANINGS
 from isolatent.theory import RELAXATIONS
@@ -131,3 +132,42 @@ def test_weights_of_the_codes_are_those_of_the_loss(fitted):
     expected = model.loss_.coordinate_weights(3).detach().tolist()
     assert section.learned == pytest.approx(expected)
     assert len(set(section.learned)) == 3
+
+
+@pytest.fixture(scope="module")
+def aligned():
+    """A model with two axes that have time scales of their own."""
+    rng = np.random.default_rng(0)
+    z, noise = np.zeros((2000, 2)), rng.normal(size=(2000, 2))
+    for t in range(1, 2000):
+        z[t] = np.array([0.95, 0.5]) * z[t - 1] + noise[t]
+    recipe = iso.Recipe(max_steps=3, batch_size=64)
+    options = {"axes": "dynamics", "relax": (), "recipe": recipe, "random_state": 0}
+    return iso.ContrastiveICA(2, **options).fit(z @ [[1.0, 0.4], [-0.5, 1.0]])
+
+
+def test_the_page_has_a_table_of_axes(aligned):
+    page = page_of_fit(aligned)
+    assert page.sections[0].axes == aligned.axes_.codes
+    (table,) = (e for e in Outline(render_page(page)).all("table") if "Stability" in e["text"])
+    for axis in aligned.axes_.codes:
+        assert axis.time_scale_text in table["text"]
+        assert f"{axis.stability:.2f}" in table["text"]
+    assert f"Axes: {aligned.axes_.choice}." in render_page(page)
+    assert f"<dt>Axes</dt><dd>{aligned.guarantee_.axes}</dd>" in render_page(page).replace(
+        ' class="wide"', ""
+    )
+
+
+def test_a_model_without_axes_has_no_table_of_them(fitted):
+    assert page_of_fit(fitted[0]).sections[0].axes == ()
+    assert "<h3>Axes</h3>" not in render_page(page_of_fit(fitted[0]))
+
+
+def test_texts_of_axes_are_escaped(aligned):
+    page = page_of_fit(aligned)
+    axes = (dataclasses.replace(page.sections[0].axes[0], unit="<b>"),)
+    section = dataclasses.replace(page.sections[0], axes=axes, axes_choice="<i>")
+    html = render_page(dataclasses.replace(page, sections=(section,)))
+    assert "[&lt;b&gt;]" in html
+    assert "Axes: &lt;i&gt;." in html

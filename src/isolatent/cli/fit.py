@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA, Step
 
-__all__ = ["check_out", "describe_gains", "fit", "is_first_process"]
+__all__ = ["check_out", "describe_axes", "describe_gains", "fit", "is_first_process"]
 
 MAX_DEFAULT_COMPONENTS = 10
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
@@ -151,6 +151,13 @@ def fit(
             raise ValueError(
                 f"--n-components must be at least 2 on a sphere, got {model.n_components}"
             )
+        columns = observed.x.shape[1]
+        most = columns + (model.beliefs.space == "sphere")
+        if model.n_components > most:
+            raise ValueError(
+                f"--n-components must be at most {most} for {columns} columns, got "
+                f"{model.n_components}: more factors cannot be mixed injectively"
+            )
         if first and not quiet:
             typer.echo(_summary(observed, model))
         _train(model, observed, out, quiet or not first, log is not None and first, resume)
@@ -160,7 +167,7 @@ def fit(
                 (out / "log.csv").unlink(missing_ok=True)
             last = model.history_[-1]
             typer.echo(f"guarantee: {model.guarantee_}")
-            for line in describe_gains(model):
+            for line in (*describe_gains(model), *describe_axes(model)):
                 typer.echo(line)
             typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
             _write_report(model, observed, data, out)
@@ -176,6 +183,22 @@ def describe_gains(model: ContrastiveICA) -> list[str]:
             f"  {name:<12}  {mean:.3f} ± {error:.3f}{'  in use' * (name in model.relaxed_)}"
             for name, (mean, error) in model.gains_.items()
         ),
+    ]
+
+
+def describe_axes(model: ContrastiveICA) -> list[str]:
+    """Return a table of the axes of the codes, none for models without axes."""
+    from isolatent.theory.code_axes import AXES_NOTE, axis_rows, has_timed_blocks
+
+    if model.axes_ is None:
+        return []
+    axes = model.axes_.codes
+    rows = axis_rows(axes)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        f"axes: {model.axes_.choice}",
+        *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
+        *([f"  {AXES_NOTE}"] if has_timed_blocks(axes) else []),
     ]
 
 

@@ -24,7 +24,7 @@ from isolatent.cli.app import (
     check_writable,
     interruptible,
 )
-from isolatent.cli.fit import describe_gains
+from isolatent.cli.fit import describe_axes, describe_gains
 from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def info(model: Model) -> None:
     size = sum((model / name).stat().st_size for name in ("model.json", "model.safetensors"))
     typer.echo(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
     typer.echo(f"guarantee: {fitted.guarantee_}")
-    for line in describe_gains(fitted):
+    for line in (*describe_gains(fitted), *describe_axes(fitted)):
         typer.echo(line)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ RESAMPLES = 400
 MIN_BLOCKS, MAX_BLOCKS = 20, 400  # contiguous blocks of rows to resample
 TIME_SCALES = 5  # per block
 MIN_GAP = 4.0  # standard errors between eigenvalues that count as different
+RESOLUTION = 1e-6  # difference of eigenvalues up to which codes in float32 have equal ones
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
 
@@ -105,6 +106,8 @@ def find_dynamic_axes(
         moments = _pair_moments(*ends)
     estimate, resampled, note = _regress(moments, seed)
     blocks, stability, basis, dynamics = _separate(estimate, resampled, lag, moments.blocks)
+    if positives is not None:
+        dynamics = replace(dynamics, unit="steps")
     reason = f"{describe_blocks(blocks, len(shift))}: {_describe(dynamics)}; {note}, {moments.note}"
     return Axes(
         "dynamics",
@@ -284,7 +287,7 @@ def _look_equal(values: Complex, deviations: Complex) -> tuple[NDArray[np.bool_]
     mixing = np.sqrt(np.mean(np.abs(deviations) ** 2, 0)) / gaps
     np.fill_diagonal(mixing, 0)
     conjugate = (np.abs(values[:, None] - values.conj()) < 1e-9) & (values.imag != 0)
-    joined = conjugate | (gaps < MIN_GAP * errors)
+    joined = conjugate | (gaps < np.maximum(MIN_GAP * errors, RESOLUTION))
     np.fill_diagonal(joined, False)
     for _ in range(n):  # join the least stable block with that which it mixes with most
         members = block_of(connected_blocks(joined), n)
@@ -319,8 +322,8 @@ def _intervals(centre: Array, error: Array, largest: float) -> tuple[tuple[float
 
 def _describe(dynamics: Dynamics) -> str:
     """Return time scales and periods, in words."""
-    slowest = ", ".join(f"{scale:.3g}" for scale in dynamics.time_scales)
-    text = f"time scales of {slowest} rows"
+    slowest = ", ".join(f"{scale:.3g}" for scale in dynamics.time_scales).replace("inf", "∞")
+    text = f"time scales of {slowest} {dynamics.unit}"
     bounds = zip(dynamics.periods, dynamics.angles_intervals, strict=True)
     periods = {f"{period:.3g}" for period, (low, _) in bounds if low > 0}
-    return text + (f", periods of {', '.join(sorted(periods))} rows" if periods else "")
+    return text + (f", periods of {', '.join(sorted(periods))} {dynamics.unit}" if periods else "")

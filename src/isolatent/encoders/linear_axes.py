@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,11 +20,20 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_tensor
+from isolatent.theory import CodeAxis
 
 __all__ = ["Axes", "Dynamics", "LinearAxes"]
 
 MIN_ROWS, MIN_ROWS_PER_CODE = 50, 10  # fewer do not support any axes
 MIN_VARIANCE_SHARE = 1e-12  # smallest variance of a direction, relative to the largest
+# Of dynamics: properties that are stored for readers of the file.
+TIMES = ("time_scales", "time_scales_intervals", "periods", "periods_intervals")
+CODE_TIMES = (
+    "time_scale",
+    "time_scale_interval",
+    "period",
+    "period_interval",
+)  # the same, per code
 MIN_COSINE = 0.95  # between an axis and the same axis from other rows
 Array = NDArray[np.float64]
 
@@ -44,6 +53,8 @@ class Dynamics:
         angles: ω in radians per lag, from 0 to π, one per code.
         angles_intervals: 95 % intervals.
         lag: Rows between an observation and the next.
+        unit: Unit of time scales and periods: ``"rows"`` of a recording, or ``"steps"`` from an
+            anchor to its positive.
 
     Example:
         >>> dynamics = Dynamics(((0.5,),), (0.5,), ((0.4, 0.6),), (0.0,), ((0.0, 0.0),), lag=2)
@@ -57,6 +68,7 @@ class Dynamics:
     angles: tuple[float, ...]
     angles_intervals: tuple[tuple[float, float], ...]
     lag: int
+    unit: str = "rows"
 
     @property
     def time_scales(self) -> tuple[float, ...]:
@@ -79,6 +91,16 @@ class Dynamics:
     def periods_intervals(self) -> tuple[tuple[float, float], ...]:
         """95 % intervals of the periods."""
         return tuple((self._period(high), self._period(low)) for low, high in self.angles_intervals)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, in which None stands for an infinite time."""
+        times = {name: _as_lists(getattr(self, name)) for name in TIMES}
+        return _as_lists(asdict(self)) | times
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Return the dynamics that :meth:`to_dict` has stored; times follow from eigenvalues."""
+        return cls(**{name: _as_tuples(v) for name, v in values.items() if name not in TIMES})
 
     def _time_scale(self, modulus: float) -> float:
         if modulus >= 1:
@@ -105,6 +127,7 @@ class Axes:
             between its block and the same block from other rows.
         reason: What the checks found, in words.
         dynamics: Time scales and periods, if they were estimated.
+        choice: Why this method was taken, in words, where it was chosen.
 
     Example:
         >>> axes = Axes("ica", torch.eye(2), torch.zeros(2), ((0,), (1,)), (1.0, 1.0), "")
@@ -119,6 +142,7 @@ class Axes:
     stability: tuple[float, ...]
     reason: str
     dynamics: Dynamics | None = None
+    choice: str = ""
 
     @property
     def separates(self) -> bool:
@@ -130,6 +154,23 @@ class Axes:
         """Whether each new code is identified."""
         return all(len(block) == 1 for block in self.blocks)
 
+    @property
+    def codes(self) -> tuple[CodeAxis, ...]:
+        """Block, stability, time scale and period of each new code."""
+        blocks, dynamics = block_of(self.blocks, len(self.stability)), self.dynamics
+        axes = [*map(CodeAxis, range(len(blocks)), blocks, self.stability)]
+        if dynamics is None:
+            return tuple(axes)
+        times = zip(*(getattr(dynamics, name) for name in TIMES), strict=True)
+        return tuple(
+            replace(
+                axis,
+                **dict(zip(CODE_TIMES, values, strict=True)),
+                unit=dynamics.unit,
+            )
+            for axis, values in zip(axes, times, strict=True)
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return strings, numbers and lists, which JSON can store."""
         return {
@@ -139,7 +180,8 @@ class Axes:
             "blocks": [list(block) for block in self.blocks],
             "stability": list(self.stability),
             "reason": self.reason,
-            "dynamics": None if self.dynamics is None else _as_lists(asdict(self.dynamics)),
+            "dynamics": None if self.dynamics is None else self.dynamics.to_dict(),
+            "choice": self.choice,
         }
 
     @classmethod
@@ -153,9 +195,8 @@ class Axes:
             blocks=_as_tuples(values["blocks"]),
             stability=tuple(values["stability"]),
             reason=values["reason"],
-            dynamics=None
-            if dynamics is None
-            else Dynamics(**{name: _as_tuples(value) for name, value in dynamics.items()}),
+            dynamics=None if dynamics is None else Dynamics.from_dict(dynamics),
+            choice=values.get("choice", ""),
         )
 
 
@@ -267,4 +308,6 @@ def _as_tuples(value: Any) -> Any:
 def _as_lists(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_lists(v) for name, v in value.items()}
+    if isinstance(value, float) and math.isinf(value):
+        return None
     return [_as_lists(v) for v in value] if isinstance(value, list | tuple) else value

@@ -88,6 +88,8 @@ def page_of_fit(
         quality=quality,
         learned=_learned(model),
         relaxations=_relaxations(model),
+        axes=model.guarantee_.code_axes,
+        axes_choice="" if model.axes_ is None else model.axes_.choice,
         truth=tuple(map(float, truth)),
         guarantee=guarantee,
         spec=_spec(model),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field
 
+from isolatent.theory import CodeAxis
+
 if TYPE_CHECKING:
     from isolatent.experiments import Row
 
@@ -155,6 +157,8 @@ class Section:
         learned: The learned scale (one number) or weights Λ̂.
         truth: The scale or weights of the world.
         relaxations: Assumptions that were learned instead, and those that were tried.
+        axes: The axis of each code, where axes were found.
+        axes_choice: Which method found the axes, and why it was taken.
         paired: Whether the learned weights are in the order of the true ones.
         guarantee: The result of ``Guarantee.to_dict``.
         spec: All settings of the run, as plain data.
@@ -184,6 +188,8 @@ class Section:
     command: str | None = None
     errors: tuple[str, ...] = ()
     relaxations: tuple[Relaxation, ...] = ()
+    axes: tuple[CodeAxis, ...] = ()
+    axes_choice: str = ""
 
 
 @dataclass(frozen=True)

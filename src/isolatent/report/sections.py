@@ -13,6 +13,7 @@ from isolatent.report.figures import Line
 from isolatent.report.page import Curve, Section
 from isolatent.report.records import read_number
 from isolatent.report.tables import (
+    axes_part,
     intervals_part,
     relaxations_part,
     score_name,
@@ -52,6 +53,7 @@ def render_section(section: Section, anchor: str, folded: bool) -> Markup:
         _codes_part(section, anchor),
         _weights_part(section, anchor),
         relaxations_part(section),
+        axes_part(section),
         _guarantee_part(section),
         _command_part(section, anchor),
     )
@@ -297,6 +299,7 @@ def _guarantee_part(section: Section) -> Markup | None:
             ("Gap", gap if claim else ""),
             ("Consequence", card.get("consequence")),
             *(("Learned", sentence) for sentence in card.get("learned") or ()),
+            ("Axes", card.get("axes")),
             ("Blocks of codes", " ".join(str(list(b)) for b in blocks) if blocks else ""),
         )
         if text

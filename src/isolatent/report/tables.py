@@ -18,8 +18,10 @@ from isolatent.experiments.results import (
 )
 from isolatent.report.elements import Markup, element, join, part, scrolling
 from isolatent.report.page import Comparison, Score, Section, Verdict
+from isolatent.theory.code_axes import AXES_NOTE, axis_rows, has_timed_blocks
 
 __all__ = [
+    "axes_part",
     "intervals_part",
     "relaxations_part",
     "results_table",
@@ -212,6 +214,27 @@ def relaxations_part(section: Section) -> Markup | None:
         )
     shown = scrolling(f"Assumptions learned by {section.name}", table)
     return part("Learned instead of assumed", shown, note)
+
+
+def axes_part(section: Section) -> Markup | None:
+    """Return the table of the axes of the codes."""
+    if not section.axes:
+        return None
+    headings, *rows = axis_rows(section.axes)
+    heads = (element("th", name.capitalize(), scope="col") for name in headings)
+    lines = (
+        element(
+            "tr",
+            element("th", code, scope="row"),
+            *(element("td", text, class_="number") for text in texts),
+        )
+        for code, *texts in rows
+    )
+    table = element("table", element("thead", element("tr", *heads)), element("tbody", *lines))
+    notes = [f"Axes: {section.axes_choice}."] if section.axes_choice else []
+    notes += [AXES_NOTE] if has_timed_blocks(section.axes) else []
+    shown = scrolling(f"Axes of the codes of {section.name}", table)
+    return part("Axes", shown, *(element("p", note) for note in notes))
 
 
 def _score_table(scores: Mapping[tuple[str, str], Score]) -> Markup:

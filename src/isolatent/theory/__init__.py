@@ -11,6 +11,7 @@ from isolatent.theory.beliefs import (
     Beliefs,
     Uncovered,
 )
+from isolatent.theory.code_axes import CodeAxis
 from isolatent.theory.guarantee import Guarantee, derive_guarantee, weight_blocks
 from isolatent.theory.invariances import INVARIANCES
 
@@ -26,6 +27,7 @@ __all__ = [
     "SPACES",
     "Assumption",
     "Beliefs",
+    "CodeAxis",
     "Guarantee",
     "Uncovered",
     "derive_guarantee",

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from isolatent.checks import check_one_of
 from isolatent.theory.assumptions import ASSUMPTION_KINDS, Assumption
+from isolatent.theory.code_axes import CodeAxis
 from isolatent.theory.guarantee import Guarantee
 
 __all__ = ["AXIS_METHODS", "with_axes"]
@@ -28,7 +29,11 @@ THEOREMS = {
 
 
 def with_axes(
-    guarantee: Guarantee, method: str, blocks: Sequence[Sequence[int]], found: str
+    guarantee: Guarantee,
+    method: str,
+    blocks: Sequence[Sequence[int]],
+    found: str,
+    code_axes: Sequence[CodeAxis] = (),
 ) -> Guarantee:
     """Return the guarantee of codes that were aligned with axes.
 
@@ -40,6 +45,7 @@ def with_axes(
         method: ``"ica"`` or ``"dynamics"``.
         blocks: Partition of the codes; those of one block cannot be told apart.
         found: What the checks found, in words.
+        code_axes: The axis of each code.
 
     Example:
         >>> from isolatent.theory import Beliefs, derive_guarantee
@@ -50,8 +56,9 @@ def with_axes(
         'block-affine map'
     """
     check_one_of("method", method, AXIS_METHODS)
+    guarantee = replace(guarantee, axes=found, code_axes=tuple(code_axes))
     if guarantee.equivalence != "affine map" or len(blocks) < 2:
-        return replace(guarantee, axes=found)
+        return guarantee
     single = all(len(block) == 1 for block in blocks)
     assumptions = [*guarantee.assumptions, Assumption(CONDITIONS[method], "checkable")]
     assumptions.sort(key=lambda assumption: [*ASSUMPTION_KINDS].index(assumption.kind))
@@ -63,5 +70,4 @@ def with_axes(
         reference=f"{guarantee.reference}; axes: {THEOREMS[method]}",
         consequence="",
         blocks=None if single else tuple(tuple(block) for block in blocks),
-        axes=found,
     )

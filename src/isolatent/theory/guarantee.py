@@ -21,6 +21,7 @@ from isolatent.theory.assumptions import (
     unmet,
 )
 from isolatent.theory.beliefs import Beliefs
+from isolatent.theory.code_axes import CodeAxis
 from isolatent.theory.relaxations import (
     WEIGHTS_ARE_SCALES,
     open_relaxations,
@@ -39,6 +40,7 @@ BOX_ONTO_BOX = (
     "an affine bijection of a box onto a box is a signed permutation with scaling: "
     "if the codes fill their box (checkable), MCC counts too"
 )
+ONE_FACTOR = "an affine map of one factor is a scaling and a shift: MCC counts too"
 FULL_MATRIX = (
     "the eigenvectors of the learned matrix are the axes of the conditional, up to blocks of equal "
     "eigenvalues; they are the factors if steps along these are uncorrelated"
@@ -63,6 +65,8 @@ class Guarantee:
         warnings: Events of training that contradict the claim, such as a saturated loss.
         learned: What training learned in place of relaxed assumptions, with its value.
         axes: What the checks of axes found, where axes were looked for.
+        code_axes: The axis of each code, where axes were found: block, stability, time scale and
+            period.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -82,6 +86,7 @@ class Guarantee:
     warnings: tuple[str, ...] = ()
     learned: tuple[str, ...] = ()
     axes: str = ""
+    code_axes: tuple[CodeAxis, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -120,6 +125,7 @@ class Guarantee:
             "blocks": blocks,
             "warnings": list(self.warnings),
             "learned": list(self.learned),
+            "code_axes": [axis.to_dict() for axis in self.code_axes],
         }
 
     @classmethod
@@ -131,6 +137,7 @@ class Guarantee:
             "blocks": None if blocks is None else tuple(tuple(block) for block in blocks),
             "warnings": tuple(d.get("warnings", ())),
             "learned": tuple(d.get("learned", ())),
+            "code_axes": tuple(map(CodeAxis.from_dict, d.get("code_axes", ()))),
         }
         return cls(**{**d, **changed})
 
@@ -281,6 +288,8 @@ def derive_guarantee(
         consequence = "; ".join(text for text in (*more, open_rotation(beliefs, model)) if text)
         return Guarantee(None, (), "linear_r2", "", gap, consequence)
     equivalence, metric, theorem, consequence = _claim(beliefs, model, blocks)
+    if equivalence == "affine map" and n == 1:
+        consequence = ONE_FACTOR
     if equivalence not in ("block-orthogonal map", "signed permutation"):
         blocks = None
     *assumptions, last = assumptions_of(beliefs, model, blocks, tolerance)

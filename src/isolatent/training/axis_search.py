@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy import linalg
+from scipy.optimize import linear_sum_assignment
 from torch import Generator, Tensor, nn
 
-from isolatent.encoders import Axes, LinearAxes, find_dynamic_axes, find_independent_axes
+from isolatent.encoders import Axes, Dynamics, LinearAxes, find_dynamic_axes, find_independent_axes
+from isolatent.encoders.linear_axes import has_enough_rows, whiten
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SeriesPairs
 from isolatent.theory.axis_claims import AXIS_METHODS
 from isolatent.training.relaxations import relatedness
 
-__all__ = ["AXES", "append_axes", "find_axes", "without_axes"]
+__all__ = ["AXES", "AxesError", "append_axes", "find_axes", "without_axes"]
 
 AXES = ("auto", *AXIS_METHODS)
 MAX_PAIRS, MAX_ROWS = 50_000, 200_000  # from which axes are estimated
+RESOLUTION = 1e-6  # least standard deviation of a code, relative to its size, in float32
+MIN_INNOVATION = 1e-8  # least share of innovations in the variance of any direction
+METHOD_NAMES = {
+    "dynamics": "dynamics",
+    "independence": "the independence of codes",
+    "innovations": "the independence of innovations",
+}
+
+
+class AxesError(ValueError):
+    """Codes do not admit axes: they are degenerate, or no pairs are left to find axes from."""
 
 
 def find_axes(
     axes: str, loss: nn.Module, source: PairSource, encode: Callable[[Tensor], Tensor]
-) -> Axes | None:
-    """Return axes of the codes; None where they are degenerate.
+) -> Axes:
+    """Return axes of the codes; raise an :class:`AxesError` if the codes are degenerate.
 
     Independence is that of the codes, or of their innovations where pairs have an order. The
     method is taken that tells the most blocks of codes apart, and of those that tell equally many
@@ -32,37 +47,78 @@ def find_axes(
     Args:
         axes: One of ``AXES``.
         loss: The trained loss; with pairing, pairs that look unrelated are left out.
-        source: Source of the pairs.
+        source: Source of the pairs; ordered ones for ``"dynamics"``.
         encode: Maps observations to codes.
     """
-    found: list[Axes] = []
-    rows = source.rows(MAX_ROWS) if isinstance(source, SeriesPairs) else None
-    try:
-        if rows is not None:
-            h = encode(rows[0])
-            if axes != "ica":
-                found.append(find_dynamic_axes(h, lag=source.shortest, groups=rows[1]))  # type: ignore[attr-defined]
-            if axes != "dynamics":
-                found.append(find_independent_axes(h))
-                lag, session = source.shortest, rows[1]  # type: ignore[attr-defined]
-                within = torch.from_numpy(session[lag:] == session[:-lag])
-                found.append(_innovation_axes(h[:-lag][within], h[lag:][within]))
-        else:
-            h, h_pos = _pairs(loss, source, encode)
-            if axes != "ica" and getattr(source, "ordered", True):
-                found.append(find_dynamic_axes(h, h_pos=h_pos))
-            if axes != "dynamics":
-                found.append(find_independent_axes(h, h_pos))
-                if getattr(source, "ordered", True):
-                    found.append(_innovation_axes(h, h_pos))
-    except ValueError:  # codes that are constant or linearly dependent: the fit has failed
-        return None
-    if not found:
-        return None
-    best = max(found, key=lambda one: (len(one.blocks), min(one.stability)))
-    if best.dynamics is None and found[0].dynamics is not None:
-        best = _with_dynamics(best, found[0])
-    return replace(best, reason=f"{best.method}: {best.reason}")
+    found: dict[str, Axes | None] = {}
+    if isinstance(source, SeriesPairs):
+        rows, session = source.rows(MAX_ROWS)
+        h, lag = encode(rows), source.shortest
+        _check_varying(h)
+        if axes != "ica":
+            found["dynamics"] = find_dynamic_axes(h, lag=lag, groups=session)
+        if axes != "dynamics":
+            within = torch.from_numpy(session[lag:] == session[:-lag])
+            found["independence"] = find_independent_axes(h)
+            found["innovations"] = _innovation_axes(h[:-lag][within], h[lag:][within])
+    else:
+        h, h_pos = _pairs(loss, source, encode)
+        _check_varying(h)
+        _check_varying(h_pos)
+        ordered = getattr(source, "ordered", True)
+        if axes != "ica" and ordered:
+            found["dynamics"] = find_dynamic_axes(h, h_pos=h_pos)
+        if axes != "dynamics":
+            found["independence"] = find_independent_axes(h, h_pos)
+            if ordered:
+                found["innovations"] = _innovation_axes(h, h_pos)
+    candidates = {name: one for name, one in found.items() if one is not None}
+    taken = max(candidates, key=lambda name: _rank(candidates[name]))
+    best = candidates[taken]
+    dynamic = candidates.get("dynamics")
+    if best.dynamics is None and dynamic is not None and dynamic.dynamics is not None:
+        best = replace(best, dynamics=_turn(dynamic.dynamics, dynamic, best))
+    reason = f"{best.method}: {best.reason}"
+    return replace(best, reason=reason, choice=_describe_choice(taken, candidates))
+
+
+def _rank(axes: Axes) -> tuple[int, float]:
+    return len(axes.blocks), min(axes.stability)
+
+
+def _describe_choice(taken: str, candidates: Mapping[str, Axes]) -> str:
+    """Return which method was taken and why, in words."""
+    best = candidates[taken]
+    if len(best.stability) == 1:
+        return "one code is one axis"
+    if not best.separates:
+        return f"no codes told apart by {' or '.join(METHOD_NAMES[name] for name in candidates)}"
+    text = f"found by {METHOD_NAMES[taken]}"
+    others = {name: len(one.blocks) for name, one in candidates.items() if name != taken}
+    if not others:
+        return f"{text}, the only method that applies or was asked for"
+    counts = ", ".join(f"{count} by {METHOD_NAMES[name]}" for name, count in others.items())
+    text += f", which tells {len(best.blocks)} blocks of codes apart ({counts})"
+    return text + ("; its axes are the most stable" * (len(best.blocks) in others.values()))
+
+
+def _check_varying(h: Tensor) -> None:
+    """Raise an error if codes are too few, not finite, constant or linearly dependent."""
+    codes = h.detach().cpu().double().numpy()
+    if len(codes) < 2:
+        raise AxesError(f"only {len(codes)} related pairs are left to find axes from")
+    if not np.isfinite(codes).all():
+        raise AxesError("codes are degenerate: some are not finite")
+    constant = np.flatnonzero(codes.std(0) <= RESOLUTION * np.abs(codes).max(0))
+    if len(constant):
+        names = ", ".join(map(str, constant))
+        which = f"code {names} is" if len(constant) == 1 else f"codes {names} are"
+        raise AxesError(f"codes are degenerate: {which} constant")
+    if has_enough_rows(codes):
+        try:
+            whiten(codes)
+        except ValueError:
+            raise AxesError("codes are degenerate: they are linearly dependent") from None
 
 
 def _pairs(
@@ -80,16 +136,24 @@ def _pairs(
     return h[related], h_pos[related]
 
 
-def _innovation_axes(h: Tensor, h_pos: Tensor) -> Axes:
-    """Return independent axes of what is new in the positives.
+def _innovation_axes(h: Tensor, h_pos: Tensor) -> Axes | None:
+    """Return independent axes of what is new in the positives; None where nothing is.
 
     Factors with linear dynamics of their own have innovations h' - A h that are mixed as the
-    factors are. A sum of many innovations is nearly normal; they themselves need not be.
+    factors are. A sum of many innovations is nearly normal; they themselves need not be. What is
+    left of deterministic dynamics are rounding errors, which are independent along any axes.
     """
     h, h_pos = (part.detach().cpu().double() for part in (h, h_pos))
+    if len(h) < 2:
+        return None
     centred, target = h - h.mean(0), h_pos - h_pos.mean(0)
     slope = torch.linalg.lstsq(centred, target, driver="gelsd").solution
-    axes = find_independent_axes(target - centred @ slope)
+    innovations = target - centred @ slope
+    if has_enough_rows(h.numpy()):
+        new, whole = (np.atleast_2d(np.cov(part.numpy().T)) for part in (innovations, target))
+        if linalg.eigh(new, whole, eigvals_only=True)[0] < MIN_INNOVATION:
+            return None
+    axes = find_independent_axes(innovations)
     spread = (centred @ axes.matrix.mT).std(0)
     return replace(
         axes,
@@ -99,14 +163,25 @@ def _innovation_axes(h: Tensor, h_pos: Tensor) -> Axes:
     )
 
 
-def _with_dynamics(axes: Axes, other: Axes) -> Axes:
-    """Return axes with the dynamics that belong to others, in the coordinates of these."""
-    assert other.dynamics is not None
-    change = axes.matrix @ torch.linalg.inv(other.matrix)
-    matrix = torch.tensor(other.dynamics.matrix, dtype=torch.float64)
-    turned: Any = (change @ matrix @ torch.linalg.inv(change)).tolist()
-    dynamics = replace(other.dynamics, matrix=tuple(map(tuple, turned)))
-    return replace(axes, dynamics=dynamics)
+def _turn(dynamics: Dynamics, old: Axes, new: Axes) -> Dynamics:
+    """Return dynamics of codes in old axes in the coordinates of new ones.
+
+    Eigenvalues do not depend on the coordinates; each is assigned to the code that has the largest
+    share of its eigenvector.
+    """
+    change = (new.matrix @ torch.linalg.inv(old.matrix)).numpy()
+    matrix = change @ np.array(dynamics.matrix) @ np.linalg.inv(change)
+    values, left = np.linalg.eig(matrix.T)
+    known = np.array(dynamics.moduli) * np.exp(1j * np.array(dynamics.angles))
+    upper = np.abs(values) * np.exp(1j * np.abs(np.angle(values)))  # of conjugates, the upper one
+    place = linear_sum_assignment(np.abs(upper[:, None] - known))[1]
+    shares = np.abs(left) ** 2 / np.sum(np.abs(left) ** 2, axis=0)  # (codes, eigenvalues)
+    order = place[linear_sum_assignment(-shares)[1]]
+    names = ("moduli", "moduli_intervals", "angles", "angles_intervals")
+    turned: dict[str, Any] = {
+        name: tuple(getattr(dynamics, name)[k] for k in order) for name in names
+    }
+    return replace(dynamics, matrix=tuple(map(tuple, matrix.tolist())), **turned)
 
 
 def append_axes(encoder: nn.Module, layer: LinearAxes) -> nn.Sequential:

@@ -21,10 +21,10 @@ from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import ContrastiveLoss
 from isolatent.encoders import Axes, LinearAxes
 from isolatent.inference import dtype_of, encode_chunks
-from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource
+from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource, SeriesPairs
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.assumptions import REACHES_OPTIMUM
-from isolatent.theory.axis_claims import with_axes
+from isolatent.theory.axis_claims import AXIS_METHODS, with_axes
 from isolatent.theory.world_beliefs import count_factors
 from isolatent.training.assembly import (
     ENCODERS,
@@ -36,7 +36,13 @@ from isolatent.training.assembly import (
     learns_size,
     weight_errors_of,
 )
-from isolatent.training.axis_search import AXES, append_axes, find_axes, without_axes
+from isolatent.training.axis_search import (
+    AXES,
+    AxesError,
+    append_axes,
+    find_axes,
+    without_axes,
+)
 from isolatent.training.calibration import calibrate
 from isolatent.training.contrastive import (
     HELD_OUT_PAIRS,
@@ -69,6 +75,7 @@ MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 SCORE_BATCH_SIZE = 512
 DEFAULT = "default"  # of relax and axes: as the data ask, unless beliefs are declared
+ONLY_FREE = "free codes alone may be mapped linearly"
 ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 
 
@@ -228,7 +235,10 @@ class ContrastiveICA(NetworkEstimator):
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
         self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs, self._axes())
-        for warning in self.guarantee_.warnings:
+        warned = self.guarantee_.warnings
+        if self.axes in AXIS_METHODS and self.head_ != "free":
+            warned += (f"axes were {self.guarantee_.axes}",)
+        for warning in warned:
             warnings.warn(warning, IsolatentWarning, stacklevel=2)
         self._warn_if_uninformative(run.held_out)
         return self
@@ -317,9 +327,9 @@ class ContrastiveICA(NetworkEstimator):
             return guarantee
         fitted = self.guarantee_
         if self.axes_ is not None:
-            guarantee = with_axes(
-                guarantee, self.axes_.method, self.axes_.blocks, self.axes_.reason
-            )
+            guarantee = _with_axes(guarantee, self.axes_)
+        else:
+            guarantee = replace(guarantee, axes=fitted.axes)
         return _with_training(guarantee, fitted.objective, fitted.calibration, fitted.warnings)
 
     def score(
@@ -412,12 +422,14 @@ class ContrastiveICA(NetworkEstimator):
             return None if self._declares else "auto"
         if self.axes is None:
             return None
-        check_one_of("axes", self.axes, (*AXES, DEFAULT))
+        if self.axes not in AXES:
+            names = ", ".join(map(repr, (DEFAULT, *AXES)))
+            raise ValueError(f"axes must be None or one of {names}, got {self.axes!r}")
         head = self._beliefs().head
         if self.axes != "auto" and head != "free" and isinstance(self.encoder, str):
             raise ValueError(
-                f"axes must be None or 'auto' for space={self.space!r}, got {self.axes!r}: "
-                "free codes alone, such as those of space='euclidean', may be mapped linearly"
+                f"axes must be None or 'auto' for space={self._beliefs().space!r}, got "
+                f"{self.axes!r}: {ONLY_FREE}, such as those of space='euclidean'"
             )
         return self.axes
 
@@ -445,7 +457,14 @@ class ContrastiveICA(NetworkEstimator):
         return recipe, beliefs
 
     def _check_order(self, source: PairSource) -> None:
-        """Raise an error if dynamics are relaxed for pairs whose positives follow no one map."""
+        """Raise an error if dynamics are asked for of pairs whose positives follow no one map."""
+        if self.axes == "dynamics" and not (
+            isinstance(source, SeriesPairs) or getattr(source, "ordered", True)
+        ):
+            raise ValueError(
+                "axes must be None, 'ica' or 'auto' for pairs without an order, got 'dynamics': it "
+                f"needs positives that follow their anchors by one lag, got {source!r}"
+            )
         if "dynamics" in (self._relax() or ()) and not getattr(source, "ordered", True):
             raise ValueError(
                 "relax must not contain 'dynamics': it needs pairs whose positives follow their "
@@ -494,7 +513,20 @@ class ContrastiveICA(NetworkEstimator):
             holds_out=not partial,
         )
         self._set_shape(run.shape)
+        self._check_size()
         return run
+
+    def _check_size(self) -> None:
+        """Raise an error if there are more codes than an injective mixing allows.
+
+        A sphere in n dimensions has n - 1 of its own, so n - 1 columns can show a part of it.
+        """
+        most = self.n_features_in_ + (self._beliefs().space == "sphere")
+        if isinstance(self.encoder, str) and self.n_components > most:
+            raise ValueError(
+                f"n_components must be at most {most} for X with n_features={self.n_features_in_}, "
+                f"got {self.n_components}: more factors cannot be mixed injectively"
+            )
 
     def _set_fitted(
         self,
@@ -528,9 +560,14 @@ class ContrastiveICA(NetworkEstimator):
                 errors = weight_errors_of(loss, h, h_pos)
             learned = measure_relaxations(loss, h, h_pos)
         self._set_learned(learned)
-        found = None
-        if axes is not None and self.head_ == "free" and self.n_components > 1:
-            found = find_axes(axes, loss, source, lambda x: training.encode(encoder, x))
+        found, not_found = None, ""
+        if axes is not None and self.head_ != "free":
+            not_found = f"not looked for: {ONLY_FREE}, and these lie on a {self.head_}"
+        elif axes is not None:
+            try:
+                found = find_axes(axes, loss, source, lambda x: training.encode(encoder, x))
+            except AxesError as error:
+                not_found = f"not found: {error}"
         self._set_axes(found)
         if found is not None and found.separates:
             layer = LinearAxes(self.n_components).set(found)
@@ -545,11 +582,14 @@ class ContrastiveICA(NetworkEstimator):
             n_components=self.n_components,
             n_features=self.n_features_in_,
         )
-        warned = (warning,) if warning else ()
+        warned: tuple[str, ...] = (warning,) if warning else ()
+        if not_found.startswith("not found"):
+            warned += (f"axes were {not_found}",)
         objective = training.describe_objective()
         guarantee = replace(guarantee, learned=describe_relaxations(learned))
+        guarantee = replace(guarantee, axes=not_found)
         if found is not None:
-            guarantee = with_axes(guarantee, found.method, found.blocks, found.reason)
+            guarantee = _with_axes(guarantee, found)
         self.guarantee_ = _with_training(guarantee, objective, calibration, warned)
 
     def _set_learned(self, learned: Mapping[str, Any]) -> None:
@@ -631,6 +671,10 @@ class ContrastiveICA(NetworkEstimator):
             module.load_state_dict(
                 {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
             )
+
+
+def _with_axes(guarantee: Guarantee, axes: Axes) -> Guarantee:
+    return with_axes(guarantee, axes.method, axes.blocks, axes.reason, axes.codes)
 
 
 def _with_training(
