@@ -353,7 +353,7 @@ def test_a_guarantee_cannot_contradict_itself():
         Guarantee(None, (), "linear_r2", "")
     with pytest.raises(ValueError, match="gap must say what fails"):
         Guarantee("affine map", (), "linear_r2", "", gap="something")
-    with pytest.raises(ValueError, match="kind must be one of 'declared', 'checkable', 'faith'"):
+    with pytest.raises(ValueError, match="kind must be one of 'declared', 'default', "):
         Assumption("the mixing is injective", "hope")
     with pytest.raises(TypeError, match="weights must be a sequence"):
         weight_blocks(2.0)

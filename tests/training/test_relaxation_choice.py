@@ -13,7 +13,7 @@ from isolatent.pairs import SeriesPairs, WorldPairs
 from isolatent.theory import RELAXATIONS, Beliefs
 from isolatent.training import relaxation_choice
 from isolatent.training.recipe import Schedule
-from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
+from isolatent.training.relaxation_choice import EARLY, RelaxationChoice, candidates_for
 from isolatent.training.relaxations import Gain
 
 WORLD = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0)
@@ -133,7 +133,7 @@ def run(monkeypatch):
         )
         compared = []
 
-        def compare(loss, names, codes, held_out, head, provisional):
+        def compare(loss, names, codes, held_out, head, provisional, steps):
             at = early_gains if len(compared) == 0 else gains
             compared.append((step, tuple(names)))
             losses = dict.fromkeys(names, training.modules["loss"])
@@ -177,16 +177,27 @@ def test_no_more_than_three_are_chosen(run):
 
 
 def test_dynamics_are_compared_early_and_start_anew(run):
-    choice, training, compared = run({}, early={"dynamics": 0.5})
-    assert compared[0] == (40, ("dynamics",))
+    choice, training, compared = run({}, early={"dynamics": 0.5, "pairing": 0.8})
+    assert compared[0] == (40, EARLY)
     assert choice.relaxed == ("dynamics",)
     assert training.anew == 1
 
 
 def test_small_gains_of_dynamics_wait(run):
     choice, training, compared = run({}, early={"dynamics": 0.05})
-    assert compared[0] == (40, ("dynamics",))
+    assert compared[0] == (40, EARLY)
     assert (choice.relaxed, training.anew) == ((), 0)
+
+
+def test_pairing_is_added_early_where_it_is_obvious(run):
+    """Not where it may stand for a scale of the anchors, nor where its gain is small."""
+    choice, training, compared = run({}, early={"pairing": 0.5, "anchor_scale": 0.2})
+    assert choice.relaxed == ("pairing",)
+    assert (training.relaxed, training.anew) == (["pairing"], 0)
+    assert [names for step, names in compared if step == 40] == [EARLY]
+    for early in ({"pairing": 0.5, "anchor_scale": 0.3}, {"pairing": 0.05}):
+        assert run({}, early=early)[0].relaxed == ()
+    assert run({}, early={"anchor_scale": 0.5})[0].relaxed == ()
 
 
 @pytest.mark.parametrize("gains", [{}, {"pairing": 0.5}])

@@ -119,7 +119,7 @@ class Axes:
     which the axes are arbitrary.
 
     Args:
-        method: "ica" or "dynamics".
+        method: "ica", "innovations" (independent axes of what is new in positives) or "dynamics".
         matrix: M (n, n), in float64.
         shift: s (n,), in float64.
         blocks: Partition of the new codes; blocks of one code are identified.

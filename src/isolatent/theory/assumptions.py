@@ -21,7 +21,12 @@ LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj", "alignuniform")
 SCALES = ("learned", "fixed")
 RATIO_LOSSES = ("nce", "scl", "nwj")  # at whose optimum e^s is the density ratio, constant included
 REACHES_OPTIMUM = "enough data, negatives and network to reach the optimum"
-ASSUMPTION_KINDS = {"declared": "declared", "checkable": "checkable", "faith": "on faith"}
+ASSUMPTION_KINDS = {
+    "declared": "declared",
+    "default": "assumed",
+    "checkable": "checkable",
+    "faith": "on faith",
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,8 @@ class Assumption:
 
     Attributes:
         text: The condition, in words.
-        kind: ``"declared"`` by the user, ``"checkable"`` from data, or ``"faith"``.
+        kind: ``"declared"`` by the user, or else assumed by ``"default"``; ``"checkable"`` from
+            data, or ``"faith"``.
     """
 
     text: str

@@ -15,15 +15,20 @@ from isolatent.theory.guarantee import Guarantee
 
 __all__ = ["AXIS_METHODS", "with_axes"]
 
-AXIS_METHODS = ("ica", "dynamics")
+AXIS_METHODS = ("ica", "dynamics")  # that can be asked for; "ica" includes innovations
 CONDITIONS = {
     "ica": "factors are independent, and at most one of them is normal",
+    "innovations": (
+        "factors with their positives are independent of each other, positives follow linear "
+        "dynamics, and at most one factor has normal innovations"
+    ),
     "dynamics": (
         "factors follow linear dynamics of their own, one by one or in blocks, at different rates"
     ),
 }
 THEOREMS = {
     "ica": "Comon 1994",
+    "innovations": "Comon 1994, for innovations: derived here, see docs/theory.md",
     "dynamics": "Tong et al. 1990 and Belouchrani et al. 1997",
 }
 
@@ -42,7 +47,7 @@ def with_axes(
 
     Args:
         guarantee: What may be claimed of the codes before.
-        method: ``"ica"`` or ``"dynamics"``.
+        method: ``"ica"``, ``"innovations"`` or ``"dynamics"``.
         blocks: Partition of the codes; those of one block cannot be told apart.
         found: What the checks found, in words.
         code_axes: The axis of each code.
@@ -55,7 +60,7 @@ def with_axes(
         >>> with_axes(affine, "dynamics", [[0, 1], [2]], "").equivalence
         'block-affine map'
     """
-    check_one_of("method", method, AXIS_METHODS)
+    check_one_of("method", method, CONDITIONS)
     guarantee = replace(guarantee, axes=found, code_axes=tuple(code_axes))
     if guarantee.equivalence != "affine map" or len(blocks) < 2:
         return guarantee

@@ -83,7 +83,7 @@ def find_axes(
 
 
 def _rank(axes: Axes) -> tuple[int, float]:
-    return len(axes.blocks), min(axes.stability)
+    return len(axes.blocks), round(min(axes.stability), 2)  # of equals the first one is taken
 
 
 def _describe_choice(taken: str, candidates: Mapping[str, Axes]) -> str:
@@ -157,9 +157,9 @@ def _innovation_axes(h: Tensor, h_pos: Tensor) -> Axes | None:
     spread = (centred @ axes.matrix.mT).std(0)
     return replace(
         axes,
+        method="innovations",
         matrix=axes.matrix / spread[:, None],
         shift=h.mean(0),
-        reason=f"of innovations: {axes.reason}",
     )
 
 

@@ -75,6 +75,7 @@ MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 SCORE_BATCH_SIZE = 512
 DEFAULT = "default"  # of relax and axes: as the data ask, unless beliefs are declared
+ALIGNED = "signed permutation and scaling"
 ONLY_FREE = "free codes alone may be mapped linearly"
 ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 
@@ -560,9 +561,23 @@ class ContrastiveICA(NetworkEstimator):
                 errors = weight_errors_of(loss, h, h_pos)
             learned = measure_relaxations(loss, h, h_pos)
         self._set_learned(learned)
+        guarantee = self._assumed(
+            guarantee_of(
+                beliefs,
+                loss,
+                head=self.head_,
+                learns_size=learns_size(encoder),
+                weights=weights,
+                weight_errors=errors,
+                n_components=self.n_components,
+                n_features=self.n_features_in_,
+            )
+        )
         found, not_found = None, ""
         if axes is not None and self.head_ != "free":
             not_found = f"not looked for: {ONLY_FREE}, and these lie on a {self.head_}"
+        elif axes is not None and guarantee.equivalence == ALIGNED:
+            not_found = "not looked for: the claim is about single codes already"
         elif axes is not None:
             try:
                 found = find_axes(axes, loss, source, lambda x: training.encode(encoder, x))
@@ -572,16 +587,6 @@ class ContrastiveICA(NetworkEstimator):
         if found is not None and found.separates:
             layer = LinearAxes(self.n_components).set(found)
             self.encoder_ = append_axes(encoder, layer)
-        guarantee = guarantee_of(
-            beliefs,
-            loss,
-            head=self.head_,
-            learns_size=learns_size(encoder),
-            weights=weights,
-            weight_errors=errors,
-            n_components=self.n_components,
-            n_features=self.n_features_in_,
-        )
         warned: tuple[str, ...] = (warning,) if warning else ()
         if not_found.startswith("not found"):
             warned += (f"axes were {not_found}",)
@@ -591,6 +596,16 @@ class ContrastiveICA(NetworkEstimator):
         if found is not None:
             guarantee = _with_axes(guarantee, found)
         self.guarantee_ = _with_training(guarantee, objective, calibration, warned)
+
+    def _assumed(self, guarantee: Guarantee) -> Guarantee:
+        """Return a guarantee that calls nothing declared which the user did not declare."""
+        if self._declares:
+            return guarantee
+        assumptions = tuple(
+            replace(assumption, kind="default") if assumption.kind == "declared" else assumption
+            for assumption in guarantee.assumptions
+        )
+        return replace(guarantee, assumptions=assumptions)
 
     def _set_learned(self, learned: Mapping[str, Any]) -> None:
         """Set the attributes that exist for some relaxations only."""

@@ -163,7 +163,9 @@ class Schedule:
             continues: Whether the new loss starts where the one before had fallen to, so that its
                 fall counts too where the size of a gain is judged.
         """
-        fall = self._fall + self._measured[0][1] - self.best if continues else 0.0
+        fall = 0.0
+        if continues and self._measured:
+            fall = self._fall + self._measured[0][1] - self.best
         self.__init__(self.recipe)  # type: ignore[misc]
         self._fall = fall
         if step is not None:

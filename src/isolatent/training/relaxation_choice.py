@@ -238,6 +238,9 @@ class RelaxationChoice:
         self.relaxed = (*self.relaxed, best)
         training.relax([best], self.n_components)
         if self._starts_anew(best):
+            for name in provisional:  # it is added again, when codes are better
+                self.relaxed = tuple(other for other in self.relaxed if other != name)
+                training.tighten(name, codes[0])
             training.network.load_state_dict(self.initial[0], strict=False)
             loss.load_state_dict(self.initial[1], strict=False)
             if isinstance(loss.dynamics, LinearDynamics):
