@@ -42,7 +42,7 @@ def cycle_of(dynamics, period):
 
 @pytest.mark.parametrize("period", [24.0, 17.3])
 def test_intervals_cover_the_period_of_a_noisy_cycle(period):
-    """Of 40 intervals 88 to 100 %; one-lag regression is off by more than its interval."""
+    """Of 40 intervals 95 % or more; one-lag regression is off by more than its interval."""
     covered, pairs = [], []
     for seed in range(40):
         h, _ = noisy_cycle(period, 4000, seed)
@@ -52,7 +52,7 @@ def test_intervals_cover_the_period_of_a_noisy_cycle(period):
         one_lag = find_dynamic_axes(h[:-2], h_pos=h[2:]).dynamics
         low, high = cycle_of(one_lag, period / 2)[1]
         pairs.append(low <= period / 2 <= high)
-    assert np.mean(covered) >= 0.88
+    assert np.mean(covered) >= 0.95
     assert np.mean(pairs) < 0.5
 
 
