@@ -2,10 +2,12 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import signal
 
 import isolatent as iso
 from isolatent.contrast import LinearDynamics, NetworkPotential, Pairing
@@ -242,3 +244,31 @@ def test_the_state_is_restored(run):
     other.set_state(choice.state())
     assert other.state() == choice.state()
     assert (other.relaxed, other.gains) == (choice.relaxed, choice.gains)
+
+
+# Factors that a network without dynamics loses, where there are fewer codes than factors.
+
+
+def slow_and_oscillating(oscillators, seed, rows=4000):
+    """Return a mixed recording of seven factors, and those that oscillate."""
+    rng = np.random.default_rng(seed)
+    poles = [0.99 * np.exp(0.8j)] * oscillators
+    z = [signal.lfilter([1], [1, -p], rng.normal(size=(rows, 2)) @ [1, 1j]) for p in poles]
+    relaxing = range(7 - 2 * oscillators)
+    slow = [signal.lfilter([1], [1, -0.95], rng.normal(size=rows)) for _ in relaxing]
+    factors = np.stack([*(part for y in z for part in (y.real, y.imag)), *slow], 1)
+    factors /= factors.std(0)
+    return factors @ rng.normal(size=(7, 7)), factors[:, : 2 * oscillators]
+
+
+@pytest.mark.filterwarnings("ignore:InfoNCE with learned potentials")
+@pytest.mark.parametrize("oscillators", [0, 1])
+def test_an_oscillator_is_not_lost_to_slower_factors(oscillators):
+    """The codes of a network without dynamics hold slow factors alone, so nothing gains on them."""
+    x, oscillating = slow_and_oscillating(oscillators, seed=0)
+    recipe = iso.Recipe(max_steps=400, batch_size=256, warmup=30)
+    model = iso.ContrastiveICA(4, recipe=recipe, random_state=0).fit(x)
+    assert ("dynamics" in model.relaxed_) == bool(oscillators)
+    if oscillators:
+        assert iso.linear_r2(oscillating, model.transform(x)) > 0.95
+        assert model.dynamics_.periods[0] == pytest.approx(2 * np.pi / 0.8, rel=0.01)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from isolatent.checks import check_integer
+from isolatent.encoders.cycles import measure_cycle
 from isolatent.encoders.linear_axes import (
     MIN_COSINE,
     Axes,
@@ -55,6 +56,10 @@ def find_dynamic_axes(
     on the present one with up to four earlier ones as instruments. If these predict some direction
     too weakly, or if there are only pairs, A is the one-lag regression :math:`C_1 C_0^{-1}`, whose
     moduli such errors lower.
+
+    Errors that are not white bias both. Those of a cycle are its harmonics, which codes hold in
+    part. The frequencies of cycles that last for more than a period are therefore taken from all
+    lags that they last for, see :mod:`isolatent.encoders.cycles`.
 
     Contiguous blocks of rows are resampled 400 times. Eigenvalues count as different if they are
     four standard errors apart; axes, if resampling turns them by an absolute cosine of 0.95 at
@@ -100,11 +105,20 @@ def find_dynamic_axes(
     pooled = codes if positives is None else np.concatenate([codes, positives])
     shift, whitening = whiten(pooled)
     if positives is None:
-        moments = _recording_moments((codes - shift) @ whitening, runs, lag)
+        x = (codes - shift) @ whitening
+        moments = _recording_moments(x, runs, lag)
     else:
         ends = [(part - part.mean(0)) @ whitening for part in (codes, positives)]
         moments = _pair_moments(*ends)
-    estimate, resampled, note = _regress(moments, seed)
+    weights = _resample(moments.blocks, seed)
+    estimate, resampled, note = _regress(moments, weights)
+    if positives is None:
+        estimate, resampled, lags = _refine_cycles(
+            estimate, resampled, x, runs=runs, lag=lag, length=moments.length, weights=weights
+        )
+        if lags:
+            rows = " and ".join(str(lag * count) for count in lags)
+            note += f", frequencies of cycles are from lags of up to {rows} rows"
     blocks, stability, basis, dynamics = _separate(estimate, resampled, lag, moments.blocks)
     if positives is not None:
         dynamics = replace(dynamics, unit="steps")
@@ -127,6 +141,7 @@ class _Moments:
     sums: Array
     counts: Array
     note: str
+    length: int  # rows per block
 
     @property
     def blocks(self) -> int:
@@ -165,7 +180,7 @@ def _recording_moments(x: Array, runs: NDArray[np.int64], lag: int) -> _Moments:
         note += f" although the slowest codes call for {math.ceil(wanted)} rows, so intervals may "
         note += "be too short"
     sums = _block_sums(x, runs, lag, lags, length)
-    return _Moments(sums.sums, sums.counts, note)
+    return _Moments(sums.sums, sums.counts, note, length)
 
 
 def _block_sums(x: Array, runs: NDArray[np.int64], lag: int, lags: int, length: int) -> _Moments:
@@ -180,7 +195,7 @@ def _block_sums(x: Array, runs: NDArray[np.int64], lag: int, lags: int, length: 
         now, later = (part.reshape(blocks, length, n) for part in (now, later))
         sums[:, k] = later.swapaxes(1, 2) @ now
         counts[:, k] = np.bincount(np.arange(len(valid)) // length, valid, blocks)
-    return _Moments(sums, counts, "")
+    return _Moments(sums, counts, "", length)
 
 
 def _pair_moments(x: Array, x_pos: Array) -> _Moments:
@@ -189,14 +204,18 @@ def _pair_moments(x: Array, x_pos: Array) -> _Moments:
     starts = np.flatnonzero(np.diff(block, prepend=-1))
     products = [np.add.reduceat(part[:, :, None] * x[:, None], starts) for part in (x, x_pos)]
     counts = np.bincount(block).astype(np.float64)
-    return _Moments(np.stack(products, 1), np.stack([counts, counts], 1), "pairs resampled")
+    sums, numbers = np.stack(products, 1), np.stack([counts, counts], 1)
+    return _Moments(sums, numbers, "pairs resampled", -(-len(x) // len(counts)))
 
 
-def _regress(moments: _Moments, seed: int) -> tuple[Array, Array, str]:
-    """Return A, resampled ones (resamples, n, n), and how they were estimated."""
+def _resample(blocks: int, seed: int) -> Array:
+    """Return how often each block is drawn (resamples, blocks)."""
     rng = np.random.default_rng(seed)
-    even = np.full(moments.blocks, 1 / moments.blocks)
-    weights = rng.multinomial(moments.blocks, even, RESAMPLES).astype(np.float64)
+    return rng.multinomial(blocks, np.full(blocks, 1 / blocks), RESAMPLES).astype(np.float64)
+
+
+def _regress(moments: _Moments, weights: Array) -> tuple[Array, Array, str]:
+    """Return A, resampled ones (resamples, n, n), and how they were estimated."""
     covariances = moments.covariances(np.concatenate([np.ones((1, moments.blocks)), weights]))
     # Singular values of whitened C1 are the canonical autocorrelations.
     roots = np.linalg.inv(np.linalg.cholesky(covariances[:, 0]))
@@ -233,6 +252,45 @@ def _instrumental_regression(covariances: Array) -> Array:
     ]
     projected = np.linalg.solve(np.concatenate(rows, 1), present.swapaxes(1, 2))
     return (following @ projected) @ np.linalg.inv(present @ projected)
+
+
+def _refine_cycles(
+    estimate: Array,
+    resampled: Array,
+    x: Array,
+    *,
+    runs: NDArray[np.int64],
+    lag: int,
+    length: int,
+    weights: Array,
+) -> tuple[Array, Array, list[int]]:
+    """Return A and resampled ones with frequencies from many lags, and the numbers of lags.
+
+    The axes of A, the moduli of its eigenvalues, and what resampling changes of both, are kept.
+    """
+    values, left = _left_eigenvectors(estimate)
+    changed = left @ resampled @ np.linalg.inv(left)
+    refined, lags = values.copy(), []
+    for code in np.flatnonzero(values.imag > 0):
+        partner = int(np.abs(values - values[code].conj()).argmin())
+        found = measure_cycle(
+            *(x @ left[code], float(np.angle(values[code]))),
+            runs=runs,
+            lag=lag,
+            length=length,
+            weights=weights,
+        )
+        if found is None:
+            continue
+        lags.append(found.lags)
+        turned = np.abs(changed[:, code, code]) * np.exp(1j * found.resampled)
+        refined[code] = abs(values[code]) * np.exp(1j * found.angle)
+        refined[partner] = refined[code].conj()
+        changed[:, code, code], changed[:, partner, partner] = turned, turned.conj()
+    if not lags:
+        return estimate, resampled, lags
+    back = np.linalg.inv(left)
+    return ((back * refined) @ left).real, (back @ changed @ left).real, lags
 
 
 def _separate(

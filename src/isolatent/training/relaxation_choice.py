@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Generator, Tensor, nn
 
 from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
 from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.theory import RELAXATIONS, Beliefs
+from isolatent.training.progress import Step
 from isolatent.training.recipe import MIN_WARMUPS
 from isolatent.training.relaxations import (
     PROBE_STEPS,
     Gain,
+    attach,
+    compare_losses,
     compare_relaxations,
     relaxations_of,
 )
@@ -62,6 +67,10 @@ class RelaxationChoice:
     it is obvious, and each time the held-out loss has levelled off. The best is added then if its
     gain is significant, and training goes on, until none is. With dynamics, and with weights of the
     codes on a sphere, it starts anew, since a network without them loses factors.
+
+    Where observations have more dimensions than there are codes, a network without dynamics may
+    have lost all factors that oscillate by then, in favour of slower ones. Therefore dynamics that
+    do not gain on its codes are also compared by training a network with them for as many steps.
 
     Args:
         candidates: Names of relaxations.
@@ -128,9 +137,7 @@ class RelaxationChoice:
         due = self.saturating or early <= step < late
         if left and not self.compared_early and due:
             self.compared_early = True
-            # A loss that saturates before that tells dynamics alone, without which all is lost.
-            names = [name for name in left if name in (EARLY[-1:] if self.saturating else EARLY)]
-            self._compare(training, names, held_out, step, early=True)
+            self._compare_early(training, left, held_out, step)
             self.saturating = False
         elif step < late and step - training.started_at >= early:
             for name in set(self.provisional) - set(self.relaxed):
@@ -235,26 +242,101 @@ class RelaxationChoice:
                 if not gains[name].is_significant:
                     self._drop(training, name, codes[0])
             return False
-        self.relaxed = (*self.relaxed, best)
-        training.relax([best], self.n_components)
         if self._starts_anew(best):
             for name in provisional:  # it is added again, when codes are better
                 self.relaxed = tuple(other for other in self.relaxed if other != name)
                 training.tighten(name, codes[0])
-            training.network.load_state_dict(self.initial[0], strict=False)
-            loss.load_state_dict(self.initial[1], strict=False)
-            if isinstance(loss.dynamics, LinearDynamics):
-                pairs = self._pairs(held_out)[0]
-                loss.dynamics.start(
-                    *(training.encode(training.network, part) for part in (pairs.x, pairs.x_pos))
-                )
-            training.start_anew()
+            self._start_anew(training, best, held_out)
         else:
+            self.relaxed = (*self.relaxed, best)
+            training.relax([best], self.n_components)
             training.network.load_state_dict(network.state_dict())
             loss.load_state_dict(losses[best].state_dict())
             training.schedule.restart(None if early else step, continues=early)
-        training.best = None
+            training.best = None
         return True
+
+    def _start_anew(self, training: ContrastiveTraining, name: str, held_out: Batch) -> None:
+        """Add a relaxation, and start from the untrained network."""
+        self.relaxed = (*self.relaxed, name)
+        training.relax([name], self.n_components)
+        self._initialise(training, training.network, training.modules["loss"], held_out)
+        training.start_anew()
+        training.best = None
+
+    def _initialise(
+        self, training: ContrastiveTraining, network: nn.Module, loss: nn.Module, held_out: Batch
+    ) -> None:
+        """Set a network and a loss to their first values; dynamics, to those of a regression."""
+        network.load_state_dict(self.initial[0], strict=False)
+        loss.load_state_dict(self.initial[1], strict=False)
+        dynamics = getattr(loss, "dynamics", None)
+        if isinstance(dynamics, LinearDynamics):
+            pairs = self._pairs(held_out)[0]
+            dynamics.start(*(training.encode(network, part) for part in (pairs.x, pairs.x_pos)))
+
+    def _compare_early(
+        self, training: ContrastiveTraining, left: Sequence[str], held_out: Batch, step: int
+    ) -> None:
+        """Compare relaxations on codes that are still poor: dynamics first.
+
+        A loss that saturates before that tells dynamics alone.
+        """
+        if "dynamics" in left and self._may_have_lost_factors(training, held_out):
+            dynamics = self._compare(training, ["dynamics"], held_out, step, early=True)
+            if dynamics or self._compare_trained(training, held_out, step):
+                return
+            left = [name for name in left if name != "dynamics"]
+        compared = EARLY[-1:] if self.saturating else EARLY
+        if names := [name for name in left if name in compared]:
+            self._compare(training, names, held_out, step, early=True)
+
+    def _may_have_lost_factors(self, training: ContrastiveTraining, held_out: Batch) -> bool:
+        """Return whether codes may lack factors for want of dynamics, and of nothing else.
+
+        As many codes as observed dimensions lack none. Dynamics bring potentials with them, which
+        must not be what gains.
+        """
+        loss: Any = training.modules["loss"]
+        potentials = (loss.potential, loss.potential_pos)
+        learned = all(isinstance(module, NetworkPotential) for module in potentials)
+        return learned and held_out.x[0].numel() > self.n_components
+
+    def _compare_trained(self, training: ContrastiveTraining, held_out: Batch, step: int) -> bool:
+        """Train with dynamics for as many steps as without; start anew with them if that gains.
+
+        Returns:
+            Whether it does.
+        """
+        with torch.random.fork_rng(devices=[]):  # for layers such as dropout
+            trial = self._train_with_dynamics(training, held_out, step)
+        compared = [
+            (run.modules["loss"], run.encode(run.measured_network, held_out.x),
+             run.encode(run.measured_network, held_out.x_pos))
+            for run in (training, trial)
+        ]  # fmt: skip
+        gain = compare_losses(*compared)
+        gains = gain.is_significant and gain.mean >= EARLY_GAIN
+        if gains:
+            self.gains["dynamics"] = gain
+            self._start_anew(training, "dynamics", held_out)
+        return gains
+
+    def _train_with_dynamics(
+        self, training: ContrastiveTraining, held_out: Batch, steps: int
+    ) -> ContrastiveTraining:
+        network, loss = deepcopy(training.network), deepcopy(training.modules["loss"])
+        assert isinstance(loss, ContrastiveLoss)
+        attach(loss, ["dynamics"], self.n_components, training.dtype)
+        self._initialise(training, network, loss, held_out)
+        recipe, processes = training.recipe, training.processes
+        generator = Generator().manual_seed(0)
+        trial = type(training)(network, loss, recipe, generator, processes=processes)
+        for number in range(1, steps + 1):
+            batch = Batch.of(self.source.sample(recipe.batch_size, generator))
+            value = trial.advance(processes.share(batch))
+            trial.history.append(Step(number, steps, value, None, None))
+        return trial
 
 
 def _best(gains: Mapping[str, Gain]) -> str | None:

@@ -29,6 +29,7 @@ __all__ = [
     "attach",
     "check_relax",
     "check_relaxable",
+    "compare_losses",
     "compare_relaxations",
     "describe_relaxations",
     "detach",
@@ -191,10 +192,7 @@ def compare_relaxations(
     Returns:
         The gain of each relaxation, and the fitted loss with it.
     """
-    # In random order: neighbours in a file are alike, and no negatives for each other.
-    order = torch.randperm(len(held_out[0]), generator=Generator().manual_seed(0))
-    order = order.to(held_out[0].device)
-    held_out = (held_out[0][order], held_out[1][order])
+    held_out = _shuffled(*held_out)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         before = _fit(loss, None, codes, held_out, head, steps)[1]
@@ -232,11 +230,39 @@ def _fit(
             scores = relaxed.scores(codes[0], codes[1].roll(1, 0))
         relaxed.pairing.start(scores)  # type: ignore[union-attr, operator]
     _minimise(relaxed, adapt, codes, steps)
-    pairs = len(held_out[0])
-    count = max(pairs // GAIN_BATCH_SIZE, min(MIN_GAIN_BATCHES, pairs // 2))
     with torch.no_grad():
-        parts = zip(*(adapt(part).tensor_split(count) for part in held_out), strict=True)
-        return relaxed, torch.stack([relaxed(a, b) for a, b in parts]).double()
+        return relaxed, _values(relaxed, *(adapt(part) for part in held_out))
+
+
+def compare_losses(
+    before: tuple[nn.Module, Tensor, Tensor], after: tuple[nn.Module, Tensor, Tensor]
+) -> Gain:
+    """Return the gain of one trained model over another, on the same held-out pairs.
+
+    Args:
+        before: A loss, and the codes (N, n) of anchors and positives that belong to it.
+        after: Those of the other model.
+    """
+    values = []
+    for loss, *codes in (before, after):
+        alone: Any = deepcopy(loss).eval()
+        alone.gather = False
+        values.append(_values(alone, *_shuffled(*codes)))
+    return _gain(*values)
+
+
+def _shuffled(h: Tensor, h_pos: Tensor) -> tuple[Tensor, Tensor]:
+    """Return pairs in random order: neighbours in a file are alike, and no negatives."""
+    order = torch.randperm(len(h), generator=Generator().manual_seed(0)).to(h.device)
+    return h[order], h_pos[order]
+
+
+@torch.no_grad()
+def _values(loss: nn.Module, h: Tensor, h_pos: Tensor) -> Tensor:
+    """Return the values of a loss on batches of codes."""
+    count = max(len(h) // GAIN_BATCH_SIZE, min(MIN_GAIN_BATCHES, len(h) // 2))
+    parts = zip(h.tensor_split(count), h_pos.tensor_split(count), strict=True)
+    return torch.stack([loss(a, b) for a, b in parts]).double()
 
 
 def _minimise(
