@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from isolatent.contrast import InfoNCE, Lp, NetworkPotential
+from isolatent.encoders import Axes
 from isolatent.experiments.execution import execute
 from isolatent.experiments.experiment import Experiment
 from isolatent.experiments.objectives import (
@@ -143,6 +145,22 @@ def test_the_card_of_a_model_names_its_objective_and_calibration():
     assert objective_of_model(spec, Fitted(loss)) == "InfoNCE"
     with_potentials = InfoNCE(Lp(2), potential_pos=NetworkPotential(3))
     assert objective_of_model(spec, Fitted(with_potentials)) == "InfoNCE with learned potentials"
+
+
+@pytest.mark.parametrize(
+    ("method", "blocks", "text"),
+    [
+        ("ica", ((0,), (1,), (2,)), "InfoNCE, axes by independence"),
+        ("dynamics", ((0, 2), (1,)), "InfoNCE, axes by dynamics in 2 blocks"),
+        ("ica", ((0, 1, 2),), "InfoNCE, no axes told apart"),
+    ],
+)
+def test_axes_that_were_found_are_part_of_the_objective(method, blocks, text):
+    model = Fitted(InfoNCE(Lp(2)))
+    model.axes_ = Axes(method, torch.eye(3), torch.zeros(3), blocks, (1.0, 1.0, 1.0), "")
+    objective = objective_of_model(cell_of(), model)
+    assert objective == text
+    assert not is_published_objective(objective)
 
 
 def test_the_name_of_a_cell_means_one_model():

@@ -33,6 +33,7 @@ LABELS = {
     "ada_mlvae": "Ada-ML-VAE",
 }
 STRAIGHTENED, TURNED = "straightened", "axes turned"
+AXES_BY = {"ica": "axes by independence", "dynamics": "axes by dynamics"}
 # Parts of an objective that the papers' experiments with published scores do not have.
 ADDITIONS = re.compile(
     r"saturat|kept uniform|learned potential|axes|turned|rotat|straighten", re.IGNORECASE
@@ -51,7 +52,7 @@ def is_published_objective(objective: str) -> bool:
 
 
 def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:
-    """Return the objective and the calibration of a fitted model.
+    """Return the objective, the calibration and the axes of a fitted model.
 
     Args:
         spec: The cell as plain data.
@@ -74,7 +75,8 @@ def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:
         calibration = TURNED
     elif "coordinates straightened" in applied:
         calibration = STRAIGHTENED
-    return ", ".join(filter(None, (objective, calibration)))
+    axes = getattr(model, "axes_", None)
+    return ", ".join(filter(None, (objective, calibration, _describe_axes(axes))))
 
 
 def objective_of_record(record: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
@@ -145,6 +147,16 @@ def pool_objectives(objectives: Sequence[str]) -> str:
         several = f" ({count_of[kind]} of {len(objectives)} runs)" if len(steps_of) > 1 else ""
         texts.append(text + several)
     return "; ".join(texts)
+
+
+def _describe_axes(axes: Any) -> str:
+    """Return how axes were found, and in how many blocks if some were not told apart."""
+    if axes is None:
+        return ""
+    if not axes.separates:
+        return "no axes told apart"
+    blocks = "" if axes.complete else f" in {len(axes.blocks)} blocks"
+    return f"{AXES_BY[axes.method]}{blocks}"
 
 
 def _loss_name(spec: Mapping[str, Any]) -> str:
