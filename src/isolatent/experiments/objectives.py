@@ -38,6 +38,8 @@ AXES_BY = {"ica": "axes by independence", "dynamics": "axes by dynamics"}
 ADDITIONS = re.compile(
     r"saturat|kept uniform|learned potential|axes|turned|rotat|straighten", re.IGNORECASE
 )
+# A remark of the training on how relaxations were chosen, which is not part of the objective.
+REMARK = re.compile(r" \(not all relaxations were compared[^()]*\)")
 STEP = re.compile(r"\b(?P<word>from|by) step (?P<step>\d+)")
 
 
@@ -97,7 +99,7 @@ def objective_of_record(record: Mapping[str, Any], cell: Mapping[str, Any]) -> s
         'InfoNCE, saturated by step 20'
     """
     if record.get("objective"):
-        return str(record["objective"])
+        return REMARK.sub("", str(record["objective"]))
     spec = record.get("spec") or cell
     label, loss, model = _label(spec), _loss_name(spec), spec.get("model") or {}
     if label is None or not {"method", "space"} & model.keys():
