@@ -225,6 +225,7 @@ def rows_of_the_workshop_table():
     return str(len(cells))
 
 
+TABLE2 = "zimmermann2021/table2"
 SPRITES, NATURAL = "zimmermann2020/dsprites", "zimmermann2020/natural_sprites"
 # Numbers in documents: where they are written, and where they come from. Each group of a pattern is
 # one number, and each function returns it as it must be written.
@@ -259,6 +260,21 @@ CLAIMS = {
             lambda: score("rusak2025/scaling", "batch1000-lambda300", "linear_r2"),
         ),
         (
+            r"MCC is (\S+) instead of (\S+) for the normal conditional",
+            lambda: score(TABLE2, "box_normal_free_axes", "mcc", 2),
+            lambda: score(TABLE2, "box_normal_free", "mcc", 2),
+        ),
+        (
+            r"and (\S+) instead of (\S+) for the Laplace one",
+            lambda: score(TABLE2, "box_laplace_free_normal_axes", "mcc", 2),
+            lambda: score(TABLE2, "box_laplace_free_normal", "mcc", 2),
+        ),
+        (
+            r"Their MCC is (\S+) and (\S+)\.\n",
+            lambda: score(TABLE2, "box_normal_default", "mcc", 2),
+            lambda: score(TABLE2, "box_laplace_default", "mcc", 2),
+        ),
+        (
             r"BetaVAE score falls from (\S+) to (\S+) and",
             lambda: score(SPRITES, "lap_au0.9", "beta_vae"),
             lambda: score(SPRITES, "lap_au0.9999", "beta_vae"),
@@ -267,6 +283,12 @@ CLAIMS = {
             r"FactorVAE score from (\S+) to (\S+);",
             lambda: score(SPRITES, "lap_au0.9", "factor_vae"),
             lambda: score(SPRITES, "lap_au0.9999", "factor_vae"),
+        ),
+        (
+            r"So its DCI of (\S+), where has (\S+) and the L1 norm (\S+), is",
+            lambda: score(SPRITES, "lap_infonce_l2_axes", "disentanglement"),
+            lambda: score(SPRITES, "lap_infonce_l2", "disentanglement"),
+            lambda: score(SPRITES, "lap_infonce_l1", "disentanglement"),
         ),
         (
             r"MCC is (\S+) with the L2 norm and (\S+) with the L1 norm",
@@ -305,6 +327,14 @@ def test_every_number_of_the_readme_has_a_source():
     for pattern, *_ in CLAIMS[README]:
         text = re.sub(pattern.replace(" ", r"\s+"), "", text)
     assert NUMBER.findall(text) == []
+
+
+def test_axes_of_sprites_leave_codes_as_they_are():
+    """As docs/results.md says."""
+    store = Store(ROOT / "results" / SPRITES)
+    runs = [r for r in store.records(SPRITES) if r["cell"] == "lap_infonce_l2_axes"]
+    assert runs
+    assert all(run["axes"]["blocks"] == [[*range(10)]] for run in runs)
 
 
 @pytest.mark.parametrize("text", ["reaches 99.5", "145 times faster", "in 48 s", "a score of 97"])

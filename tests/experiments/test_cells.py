@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from isolatent.experiments import Cell
 from isolatent.experiments.catalogue import deep_merge
+from isolatent.training import ContrastiveICA
 
 
 def test_a_cell_survives_json(tiny):
@@ -57,8 +58,41 @@ def test_the_order_of_approaches_does_not_matter(tiny):
         ({"model": {"loss": "ensemble"}}, "needs several ways"),
         ({"model": {"space": "box"}}, "goes with space 'sphere'"),
         ({"model": {"potentials": "some"}}, "must be one of 'none', 'constant', 'learned'"),
+        ({"model": {"axes": "pca"}}, "must be one of 'auto', 'ica', 'dynamics', got 'pca'"),
+        ({"model": {"axes": "ica"}}, "axes of space 'sphere' must be 'auto' or left out"),
+        ({"model": {"relax": "pairing"}}, "relax must be 'auto' or a tuple of names"),
+        ({"model": {"relax": ["scale"]}}, "relax must be 'auto' or names from .*, got 'scale'"),
+        ({"model": {"relax": ["pairing", "pairing"]}}, "must not name a relaxation twice"),
+        ({"model": {"relax": True}}, "relax must be 'auto' or a tuple of names"),
+        ({"model": {"space": None}}, "space must be given where conditional is"),
     ],
 )
 def test_invalid_fields_are_rejected(tiny, change, message):
     with pytest.raises(ValidationError, match=message):
         Cell.model_validate(deep_merge({"name": "a", **tiny}, change))
+
+
+def test_a_model_that_declares_nothing_is_the_default_of_the_estimator(tiny):
+    cell = Cell.model_validate({"name": "a", **tiny, "model": {}})
+    model, default = cell.estimator(seed=0), ContrastiveICA(cell.world.n)
+    names = ("space", "marginal", "conditional", "p", "relax", "axes")
+    assert [getattr(model, name) for name in names] == [getattr(default, name) for name in names]
+    assert cell.model.beliefs == default.beliefs
+
+
+def test_a_model_with_a_space_has_neither_relaxations_nor_axes_unless_they_are_written(tiny):
+    """So that cells of before keep their meaning."""
+    cell = Cell.model_validate({"name": "a", **tiny})
+    plain = cell.estimator(seed=0).set_params(relax=(), axes=None)
+    assert cell.estimator(seed=0)._axes() is plain._axes() is None
+    assert cell.estimator(seed=0)._relax() == plain._relax() == ()
+    assert not {"axes", "relax"} & cell.to_dict()["model"].keys()
+
+
+def test_relaxations_and_axes_reach_the_estimator(tiny):
+    free = {"space": "euclidean", "conditional": "normal"}
+    model = free | {"relax": ["marginal", "pairing"], "axes": "ica"}
+    cell = Cell.model_validate({"name": "a", **tiny, "model": model})
+    estimator = cell.estimator(seed=0)
+    assert (estimator.relax, estimator.axes) == (["pairing", "marginal"], "ica")
+    assert Cell.model_validate(json.loads(json.dumps(cell.to_dict()))) == cell

@@ -1,6 +1,8 @@
 """The hash of a run covers everything its result depends on, and nothing else."""
 
+import json
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -8,6 +10,7 @@ from pydantic import ValidationError
 from isolatent.experiments import Cell, Experiment, Run
 from isolatent.experiments.experiment import UNHASHED
 
+RESULTS = Path(__file__).parents[2] / "results"
 CHANGES = {
     "name": "other",
     "world": {
@@ -50,6 +53,34 @@ def test_the_hash_changes_with_every_hashed_field_only(tiny, field):
     cell = {"name": "a", **tiny}
     same = run_of(cell | {field: CHANGES[field]}).hash == run_of(cell).hash
     assert same == (field in UNHASHED)
+
+
+@pytest.mark.parametrize("change", [{"axes": "auto"}, {"relax": "auto"}, {"relax": ["pairing"]}])
+def test_the_hash_changes_with_axes_and_relaxations(tiny, change):
+    cell = {"name": "a", **tiny}
+    other = cell | {"model": cell["model"] | change}
+    assert run_of(other).hash != run_of(cell).hash
+
+
+def test_the_hash_does_not_depend_on_the_order_of_relaxations_nor_on_an_empty_list(tiny):
+    def hash_with(relax):
+        return run_of({"name": "a", **tiny, "model": {**tiny["model"], "relax": relax}}).hash
+
+    assert hash_with(["marginal", "pairing"]) == hash_with(["pairing", "marginal"])
+    assert hash_with([]) == run_of({"name": "a", **tiny}).hash
+
+
+def test_stored_runs_have_the_hash_of_their_cell(monkeypatch):
+    """New fields of a cell must not change the hash of cells without them."""
+    paths = sorted(RESULTS.glob("*/*/runs/*/*.json"))
+    assert len(paths) > 200
+    for path in paths:
+        record = json.loads(path.read_text())
+        version = record["versions"]["isolatent"]
+        monkeypatch.setattr("isolatent.experiments.experiment.__version__", version)
+        spec = {"name": "own", "title": "", "cells": [record["spec"]]}
+        (run,) = Experiment.model_validate(spec).runs([record["seed"]])
+        assert run.hash == record["hash"], path.name
 
 
 def test_the_hash_changes_with_seed_and_version(tiny, monkeypatch):

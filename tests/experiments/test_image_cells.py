@@ -52,6 +52,15 @@ def test_a_cell_survives_json_inside_an_experiment(image_cell):
             "alpha requires method 'alignuniform', got 'infonce'",
         ),
         ({"model": {"method": "infonce", "beta": 2.0}}, "beta requires a method of beta_vae"),
+        (
+            {"model": {"method": "slow_vae", "axes": "ica"}},
+            "axes requires method 'alignuni",
+        ),
+        ({"model": {"method": "infonce", "axes": "pca"}}, "must be one of 'auto', 'ica', 'dynam"),
+        (
+            {"model": {"method": "alignuniform", "alpha": 0.5, "relax": "auto"}},
+            "relax requires method 'infonce', got 'alignuniform'",
+        ),
         ({"model": {"method": "vae"}}, "must be one of 'alignuniform', 'infonce', 'beta_vae'"),
         ({"metrics": ["r2"]}, "must be one of 'beta_vae', 'factor_vae'"),
         (

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import integrate
+from torch import nn
 
 from isolatent.contrast import AnInfoNCE, InfoNCE, Lp
+from isolatent.encoders import Axes, LinearAxes
 from isolatent.experiments import Cell
-from isolatent.experiments.measures import scales, total_variation
+from isolatent.experiments.measures import axes_found, codes_of_loss, scales, total_variation
+from isolatent.training import ContrastiveICA
 from isolatent.worlds import Euclidean, Identity, Normal, Sphere, Uniform, VonMisesFisher, World
 
 
@@ -59,3 +62,35 @@ def test_a_rate_of_unconstrained_codes_has_no_true_value(tiny):
     z = np.eye(4)[:, :2]
     found = scales(cell, InfoNCE(Lp(p=2, weights=7.0)), z, 3 * z)
     assert found == {"name": "rate", "learned": 7.0, "true": None}
+
+
+def fitted(axes):
+    """A model whose codes are its observations, mapped onto axes if there are some."""
+    model, identity = ContrastiveICA(2), nn.Linear(2, 2)
+    nn.init.eye_(identity.weight)
+    nn.init.zeros_(identity.bias)
+    layers = [] if axes is None else [LinearAxes(2).set(axes)]
+    model.encoder_, model.axes_ = nn.Sequential(identity, *layers), axes
+    model.relaxed_, model.gains_ = (), {}
+    return model
+
+
+def test_the_codes_of_the_loss_are_those_before_axes():
+    """The scale of a loss belongs to the codes that it was trained with."""
+    x = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    axes = Axes(
+        "ica", torch.tensor([[0.0, 2.0], [3.0, 0.0]]), torch.ones(2), ((0,), (1,)), (1, 1), ""
+    )
+    model = fitted(axes)
+    h = model.encoder_(x).detach().numpy()
+    assert not np.allclose(h, x.numpy())
+    assert np.array_equal(codes_of_loss(model, x, h), x.numpy())
+    assert codes_of_loss(fitted(None), x, h) is h
+
+
+def test_axes_are_recorded_where_they_were_looked_for():
+    axes = Axes("ica", torch.eye(2), torch.zeros(2), ((0, 1),), (0.25, 0.5), "why")
+    recorded = {"method": "ica", "blocks": [[0, 1]], "stability": [0.25, 0.5], "reason": "why"}
+    assert axes_found(fitted(axes)) == {"axes": recorded}
+    assert axes_found(fitted(None)) == {}
+    assert axes_found(object()) == {}  # a VAE

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from isolatent.contrast import InfoNCE, Lp, NetworkPotential
+from isolatent.encoders import Axes
 from isolatent.experiments.execution import execute
 from isolatent.experiments.experiment import Experiment
 from isolatent.experiments.objectives import (
@@ -52,6 +54,11 @@ def curve(*known):
     ("record", "cell", "objective"),
     [
         ({"objective": "stored"}, cell_of(), "stored"),
+        (
+            {"objective": "InfoNCE (not all relaxations were compared: why), axes by dynamics"},
+            cell_of(),
+            "InfoNCE, axes by dynamics",
+        ),
         ({"curve": curve(1, 1)}, cell_of(), "InfoNCE"),
         ({"curve": curve(1, 0)}, cell_of(), "InfoNCE, saturated by step 20, straightened"),
         ({"curve": curve(1, 0)}, cell_of(space="sphere"), "InfoNCE, saturated by step 20"),
@@ -143,6 +150,39 @@ def test_the_card_of_a_model_names_its_objective_and_calibration():
     assert objective_of_model(spec, Fitted(loss)) == "InfoNCE"
     with_potentials = InfoNCE(Lp(2), potential_pos=NetworkPotential(3))
     assert objective_of_model(spec, Fitted(with_potentials)) == "InfoNCE with learned potentials"
+
+
+def test_a_run_with_axes_identifies_what_the_same_run_without_does_not():
+    """Uniform factors in a box: without axes a rotation of the codes is open."""
+    world = NARROW_BOX["world"] | {"space": "Box(3)", "conditional": "Normal(std=0.1)"}
+    cell = NARROW_BOX | {"world": world, "recipe": {"max_steps": 200, "batch_size": 256}}
+    free = {"space": "euclidean", "marginal": "uniform", "conditional": "normal"}
+    without, record = (executed(cell | {"model": free | axes}) for axes in ({}, {"axes": "ica"}))
+    assert record["status"] == "done", record["error"]
+    assert "axes" not in without["objective"]
+    assert record["objective"].endswith("axes by independence")
+    assert record["axes"]["blocks"] == [[0], [1], [2]]
+    assert record["scores"]["unsupervised"]["mcc"] > 0.99
+    assert without["scores"]["unsupervised"]["mcc"] < 0.95
+    assert record["scores"]["unsupervised"]["linear_r2"] == pytest.approx(
+        without["scores"]["unsupervised"]["linear_r2"], abs=1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "blocks", "text"),
+    [
+        ("ica", ((0,), (1,), (2,)), "InfoNCE, axes by independence"),
+        ("dynamics", ((0, 2), (1,)), "InfoNCE, axes by dynamics in 2 blocks"),
+        ("ica", ((0, 1, 2),), "InfoNCE, no axes told apart"),
+    ],
+)
+def test_axes_that_were_found_are_part_of_the_objective(method, blocks, text):
+    model = Fitted(InfoNCE(Lp(2)))
+    model.axes_ = Axes(method, torch.eye(3), torch.zeros(3), blocks, (1.0, 1.0, 1.0), "")
+    objective = objective_of_model(cell_of(), model)
+    assert objective == text
+    assert not is_published_objective(objective)
 
 
 def test_the_name_of_a_cell_means_one_model():

@@ -23,6 +23,8 @@ from isolatent.theory import (
 )
 from isolatent.training import ContrastiveICA, Recipe
 from isolatent.training.assembly import ENCODERS, LOSS_CLASSES
+from isolatent.training.axis_search import AXES
+from isolatent.training.relaxations import AUTO, check_relax, needs_potentials
 from isolatent.worlds import Distribution, Identity, Mixing, Space, World
 from isolatent.worlds.declaration import from_dict
 
@@ -33,6 +35,7 @@ __all__ = [
     "CellFields",
     "ModelSpec",
     "Published",
+    "Relax",
     "Spec",
     "WorldSpec",
     "one_of",
@@ -295,15 +298,30 @@ class WorldSpec(Spec):
         )
 
 
-class ModelSpec(Spec):
-    """The beliefs and the loss of a model; the names are those of ``ContrastiveICA``."""
+def _relax(written: Any) -> Any:
+    """Accept ``"auto"`` or names of relaxations, which are put in their usual order."""
+    names = check_relax(written)
+    return AUTO if names is None else list(names)
 
-    space: Annotated[str, one_of(SPACES)]
-    marginal: Annotated[str, one_of(MARGINALS)]
-    conditional: Annotated[str, one_of(CONDITIONALS)]
+
+Relax = Annotated[str | list[str], BeforeValidator(_relax)]
+
+
+class ModelSpec(Spec):
+    """The beliefs and the loss of a model; the names are those of ``ContrastiveICA``.
+
+    A model without space declares nothing but the number of factors. Relaxations and axes that are
+    not written are those of the estimator's default: ``"auto"`` for such a model, none for others.
+    """
+
+    space: Annotated[str, one_of(SPACES)] | None = None
+    marginal: Annotated[str, one_of(MARGINALS)] | None = None
+    conditional: Annotated[str, one_of(CONDITIONALS)] | None = None
     p: float | None = None
     loss: Annotated[str, one_of(LOSS_NAMES)] = "infonce"
     potentials: Annotated[str, one_of(POTENTIALS)] | None = None
+    relax: Relax | None = None
+    axes: Annotated[str, one_of(AXES)] | None = None
     encoder: Annotated[str, one_of(ENCODERS)] = "mlp"
 
     @model_validator(mode="before")
@@ -314,17 +332,40 @@ class ModelSpec(Spec):
             return written
         implied = Beliefs(written["space"])
         defaults = {"marginal": implied.marginal, "conditional": implied.conditional}
-        return defaults | written
+        given = {key: value for key, value in written.items() if (key, value) != ("relax", [])}
+        return defaults | given
 
     @model_validator(mode="after")
     def _check_beliefs(self) -> Self:
-        _ = self.beliefs
+        declared = {key: getattr(self, key) for key in ("marginal", "conditional", "p")}
+        for key, value in declared.items():
+            if self.space is None and value is not None:
+                raise ValueError(f"space must be given where {key} is, got {key} = {value!r}")
+        head = self.beliefs.head  # refuses contradictions
+        if self.axes not in (None, "auto") and head != "free":
+            raise ValueError(
+                f"axes of space {self.space!r} must be 'auto' or left out, got {self.axes!r}: "
+                "free codes alone may be mapped linearly"
+            )
         return self
 
     @property
     def beliefs(self) -> Beliefs:
         """What the model believes about the world."""
+        if self.space is None:
+            return ContrastiveICA(1).beliefs
         return Beliefs(self.space, self.marginal, self.conditional, self.p)
+
+    @property
+    def relaxations(self) -> tuple[str, ...]:
+        """Relaxations that the model has from the start."""
+        return () if self.relax in (None, AUTO) else tuple(self.relax or ())
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """Parameters of the estimator for the relaxations and axes that are written."""
+        written = {"relax": self.relax, "axes": self.axes}
+        return {name: value for name, value in written.items() if value is not None}
 
 
 class Cell(CellFields):
@@ -388,6 +429,7 @@ class Cell(CellFields):
             recipe=Recipe(**self.recipe) if self.recipe else None,  # type: ignore[arg-type]
             random_state=seed,
             accelerator="cpu",
+            **self.model.choices,
         )
 
     def _loss(self) -> str | nn.Module:
@@ -401,12 +443,16 @@ class Cell(CellFields):
         """Return what theory claims for the model in this world, before it is trained.
 
         An estimator derives its guarantee from declared beliefs; here the world is known, so
-        beliefs that do not hold show as a gap.
+        beliefs that do not hold show as a gap. Axes and automatic relaxations are known after
+        training, and are no part of it.
         """
         declared, by_name = self.model.beliefs, isinstance(self._loss(), str)
         loss = "aninfonce" if self.model.loss == "ensemble" else self.model.loss
         weighted = loss == "aninfonce" or declared.similarity == "weighted"
         potentials = (self.model.potentials or declared.potentials(loss)) if by_name else "none"
+        relaxed = self.model.relaxations
+        if needs_potentials(relaxed):
+            potentials = "learned"
         return derive_guarantee(
             Beliefs.of(self.world.build(seed=0, mixing=Identity())),
             similarity="weighted" if weighted else declared.similarity,
@@ -414,6 +460,7 @@ class Cell(CellFields):
             loss=loss,
             potentials=potentials,
             head=declared.head,
+            relaxed=[name for name in relaxed if name != "marginal"],  # which is the potentials
             n_components=self.world.n,
             n_factors=self.world.n,
         )

@@ -34,6 +34,8 @@ from isolatent.experiments.experiment import Run
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.image_execution import execute_image_cell
 from isolatent.experiments.measures import (
+    axes_found,
+    codes_of_loss,
     gradient_noise,
     scales,
     thin_curve,
@@ -126,7 +128,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
         clock = time.perf_counter()
         supervised = SupervisedEncoder(
             cell.world.n,
-            space=cell.model.space,
+            space=cell.model.beliefs.space,
             encoder=cell.model.encoder,
             max_steps=min(int(cell.recipe.get("max_steps", SUPERVISED_STEPS)), SUPERVISED_STEPS),
             random_state=seed,
@@ -153,7 +155,8 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
         record |= {
             "objective": objective_of_model(cell.to_dict(), model),
             "curve": thin_curve(model.history_),
-            "scale": scales(cell, model.loss_, z.numpy(), h),
+            "scale": scales(cell, model.loss_, z.numpy(), codes_of_loss(model, x, h)),
+            **axes_found(model),
         }
 
 

@@ -21,11 +21,13 @@ from isolatent.datasets import (
     synthetic_transitions,
 )
 from isolatent.evaluation.disentanglement.suite import METRICS
-from isolatent.experiments.cells import CellFields, Spec, one_of
+from isolatent.experiments.cells import CellFields, Relax, Spec, one_of
 from isolatent.files import digest_file
 from isolatent.pairs import FactorPairs
 from isolatent.theory import Beliefs, Guarantee, derive_guarantee
 from isolatent.training import ContrastiveICA, Recipe
+from isolatent.training.axis_search import AXES
+from isolatent.training.relaxations import AUTO, needs_potentials
 
 __all__ = ["IMAGE_METRICS", "METHODS", "ImageCell", "ImageModelSpec", "ImageWorldSpec"]
 
@@ -117,6 +119,9 @@ class ImageModelSpec(Spec):
         alpha: The weight of uniformity in L_AU.
         encoder: The encoder of contrastive losses: ``"conv"``, the same as that of the VAEs, or
             ``"pooled"``, a perceptron on downsampled images, at a small fraction of the cost.
+        relax: Assumptions that InfoNCE relaxes, as in ``ContrastiveICA``; by default none.
+        axes: How codes of contrastive losses are aligned with single factors after training, as in
+            ``ContrastiveICA``; by default not at all.
         beta: The weight of the KL term of a VAE, by default that of its class.
     """
 
@@ -125,6 +130,8 @@ class ImageModelSpec(Spec):
     p: float | None = Field(default=None, ge=1)
     alpha: float | None = Field(default=None, gt=0, lt=1)
     encoder: Annotated[str, one_of(CELL_ENCODERS)] = "conv"
+    relax: Relax | None = None
+    axes: Annotated[str, one_of(AXES)] | None = None
     beta: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
@@ -137,6 +144,12 @@ class ImageModelSpec(Spec):
             raise ValueError(
                 f"p requires method {' or '.join(map(repr, CONTRASTIVE))}, got {self.method!r}"
             )
+        if self.axes is not None and not self.contrastive:
+            raise ValueError(
+                f"axes requires method {' or '.join(map(repr, CONTRASTIVE))}, got {self.method!r}"
+            )
+        if self.relax is not None and self.method != "infonce":
+            raise ValueError(f"relax requires method 'infonce', got {self.method!r}")
         if self.encoder != "conv" and not self.contrastive:
             raise ValueError(f"encoder of {self.method!r} must be 'conv', got {self.encoder!r}")
         if self.beta is not None and self.method not in VAES:
@@ -174,6 +187,8 @@ class ImageModelSpec(Spec):
             conditional=beliefs.conditional,
             p=beliefs.p,
             loss=loss,
+            relax=() if self.relax is None else self.relax,
+            axes=self.axes,
             encoder=self.encoder,
             recipe=Recipe(**recipe),
             random_state=seed,
@@ -216,14 +231,17 @@ class ImageCell(CellFields):
         """Return what theory claims for the model in this world, before it is trained."""
         if not self.model.contrastive:
             return VAES[self.model.method]().guarantee_for(None)
-        declared = self.model.beliefs
+        declared, relax = self.model.beliefs, self.model.relax
+        relaxed = () if relax in (None, AUTO) else tuple(relax or ())
+        learned = needs_potentials(relaxed)
         return derive_guarantee(
             self.world.beliefs(),
             similarity=declared.similarity,
             similarity_p=declared.exponent,
             loss=self.model.method,
-            potentials=declared.potentials(self.model.method),
+            potentials="learned" if learned else declared.potentials(self.model.method),
             head=declared.head,
+            relaxed=[name for name in relaxed if name != "marginal"],
             n_components=self.model.n_components,
             n_factors=Sprites().n_factors,
         )

@@ -13,7 +13,7 @@ from isolatent.evaluation import correlation_matrix, evaluate_disentanglement, m
 from isolatent.evaluation.mcc import standardised_columns
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.latent_traversal import latent_traversal, sample_test_factors
-from isolatent.experiments.measures import thin_curve
+from isolatent.experiments.measures import axes_found, thin_curve
 from isolatent.experiments.objectives import objective_of_model
 from isolatent.pairs import FactorPairs
 
@@ -43,6 +43,7 @@ def execute_image_cell(cell: ImageCell, seed: int) -> dict[str, Any]:
         },
         "objective": objective_of_model(cell.to_dict(), model),
         "curve": thin_curve(model.history_),
+        **axes_found(model),
         "correlation": _correlation(model, pairs, seed),
         "factors": list(pairs.world.names),
         "categories": [pairs.world.names[f] for f in _categorical_factors(pairs)],

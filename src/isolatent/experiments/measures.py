@@ -7,17 +7,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from isolatent.contrast import AnInfoNCE, Dot, Ensemble, Lp
 from isolatent.evaluation.mcc import best_assignment, correlation_matrix
 from isolatent.experiments.cells import Cell
+from isolatent.inference import encode_chunks
 from isolatent.pairs import Batch, PairSource
 from isolatent.training import ContrastiveICA, Step
+from isolatent.training.axis_search import without_axes
 from isolatent.training.contrastive import encode_batch, loss_of
 from isolatent.worlds import World
 
 __all__ = [
+    "axes_found",
+    "codes_of_loss",
     "gradient_noise",
     "scales",
     "thin_curve",
@@ -27,6 +31,34 @@ __all__ = [
 UNIFORM_POINTS = 200_000
 NOISE_BATCHES = 16
 CURVE_POINTS = 100
+
+
+def axes_found(model: Any) -> dict[str, Any]:
+    """Return the axes of a fitted model and its relaxations, where it looked for them.
+
+    Codes of one of the ``blocks`` could not be told apart; ``stability`` is that of the axes, from
+    0 to 1.
+    """
+    found: dict[str, Any] = {}
+    if (axes := getattr(model, "axes_", None)) is not None:
+        found["axes"] = {
+            "method": axes.method,
+            "blocks": [list(block) for block in axes.blocks],
+            "stability": [round(value, 4) for value in axes.stability],
+            "reason": axes.reason,
+        }
+    if getattr(model, "relaxed_", ()) or getattr(model, "gains_", {}):
+        gains = {name: [round(v, 5) for v in gain] for name, gain in model.gains_.items()}
+        found["relaxed"] = {"names": list(model.relaxed_), "gains": gains}
+    return found
+
+
+def codes_of_loss(
+    model: ContrastiveICA, x: Tensor, h: np.ndarray[Any, Any]
+) -> np.ndarray[Any, Any]:
+    """Return the codes that the loss was trained with; h are those of the model, on its axes."""
+    encoder = without_axes(model.encoder_)
+    return h if encoder is model.encoder_ else encode_chunks(encoder, x).numpy()
 
 
 def thin_curve(history: list[Step]) -> list[dict[str, float]]:
@@ -66,7 +98,7 @@ def gradient_noise(
     shows heavy tails.
     """
     generator = Generator().manual_seed(seed + 1)
-    encoder, loss = model.encoder_, model.loss_
+    encoder, loss = without_axes(model.encoder_), model.loss_
     parameters = [p for p in encoder.parameters() if p.requires_grad]
     dtype = parameters[0].dtype
     gradients, losses = [], []

@@ -33,10 +33,13 @@ LABELS = {
     "ada_mlvae": "Ada-ML-VAE",
 }
 STRAIGHTENED, TURNED = "straightened", "axes turned"
+AXES_BY = {"ica": "axes by independence", "dynamics": "axes by dynamics"}
 # Parts of an objective that the papers' experiments with published scores do not have.
 ADDITIONS = re.compile(
     r"saturat|kept uniform|learned potential|axes|turned|rotat|straighten", re.IGNORECASE
 )
+# A remark of the training on how relaxations were chosen, which is not part of the objective.
+REMARK = re.compile(r" \(not all relaxations were compared[^()]*\)")
 STEP = re.compile(r"\b(?P<word>from|by) step (?P<step>\d+)")
 
 
@@ -51,7 +54,7 @@ def is_published_objective(objective: str) -> bool:
 
 
 def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:
-    """Return the objective and the calibration of a fitted model.
+    """Return the objective, the calibration and the axes of a fitted model.
 
     Args:
         spec: The cell as plain data.
@@ -74,7 +77,8 @@ def objective_of_model(spec: Mapping[str, Any], model: Any) -> str:
         calibration = TURNED
     elif "coordinates straightened" in applied:
         calibration = STRAIGHTENED
-    return ", ".join(filter(None, (objective, calibration)))
+    axes = getattr(model, "axes_", None)
+    return ", ".join(filter(None, (objective, calibration, _describe_axes(axes))))
 
 
 def objective_of_record(record: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
@@ -95,7 +99,7 @@ def objective_of_record(record: Mapping[str, Any], cell: Mapping[str, Any]) -> s
         'InfoNCE, saturated by step 20'
     """
     if record.get("objective"):
-        return str(record["objective"])
+        return REMARK.sub("", str(record["objective"]))
     spec = record.get("spec") or cell
     label, loss, model = _label(spec), _loss_name(spec), spec.get("model") or {}
     if label is None or not {"method", "space"} & model.keys():
@@ -145,6 +149,16 @@ def pool_objectives(objectives: Sequence[str]) -> str:
         several = f" ({count_of[kind]} of {len(objectives)} runs)" if len(steps_of) > 1 else ""
         texts.append(text + several)
     return "; ".join(texts)
+
+
+def _describe_axes(axes: Any) -> str:
+    """Return how axes were found, and in how many blocks if some were not told apart."""
+    if axes is None:
+        return ""
+    if not axes.separates:
+        return "no axes told apart"
+    blocks = "" if axes.complete else f" in {len(axes.blocks)} blocks"
+    return f"{AXES_BY[axes.method]}{blocks}"
 
 
 def _loss_name(spec: Mapping[str, Any]) -> str:
