@@ -18,6 +18,7 @@ from isolatent.training import ContrastiveICA, ProgressDisplay
     [
         ("x.npy", "x_pos.npy"),
         ("x.npy", "--lag", "2"),
+        ("x.npy", "--lag", "2:2"),
         ("pairs.npz",),
         ("series.npz",),
         ("x.csv", "x_pos.csv"),

@@ -410,3 +410,24 @@ def test_linear_axes_are_the_identity_at_first():
     axes = find_independent_axes(np.random.default_rng(0).uniform(size=(100, 2)))
     with pytest.raises(ValueError, match="axes must be of 3 codes"):
         LinearAxes(3).set(axes)
+
+
+def test_dynamics_tell_no_dependent_factors_apart():
+    """Factors that drive each other have eigenvectors, too: a walk in an ellipse, and in a box."""
+    rng = np.random.default_rng(0)
+    z = np.zeros((20_000, 2))
+    for t, step in enumerate(0.15 * rng.normal(size=z.shape)):
+        moved = z[t - 1] + step
+        radius = np.linalg.norm(moved / [1.5, 1.0])
+        z[t] = moved if radius < 1 else moved * (2 - radius) / radius
+    assert not find_dynamic_axes(z, lag=1).separates
+    free = (np.cumsum(rng.normal(size=z.shape) * [0.2, 0.1], axis=0) % 2) - 1
+    assert find_dynamic_axes(1 - 2 * np.abs(free), lag=1).complete
+
+
+def test_codes_without_memory_have_no_period():
+    z = np.random.default_rng(0).normal(size=(5000, 3))
+    dynamics = find_dynamic_axes(z, lag=1).dynamics
+    assert set(dynamics.periods) == {math.inf}
+    assert all(low == 0 for low, _ in dynamics.moduli_intervals)
+    assert all(low == 0 for low, _ in dynamics.angles_intervals)

@@ -405,6 +405,38 @@ def test_partial_fit_takes_named_relaxations():
         relaxing_model(["dynamics"], lag=4).partial_fit(x)
 
 
+def test_the_interval_of_the_related_share_is_that_of_the_pairs_there_are():
+    """Not narrower than a binomial one of all pairs."""
+    x, x_pos, _ = box_pairs(0.4, rows=400)
+    model = relaxing_model(["pairing"], iso.Recipe(max_steps=60, batch_size=64)).fit(x, x_pos)
+    low, high = model.related_share_interval_
+    related = model.relatedness(x, x_pos)
+    assert (high - low) / 2 >= 1.9 * related.std() / np.sqrt(400)
+
+
+def test_without_held_out_pairs_nothing_is_chosen():
+    x, x_pos, _ = box_pairs(0.4, rows=80)
+    recipe = iso.Recipe(max_steps=200, batch_size=16, warmup=5)
+    model = relaxing_model("auto", recipe).fit(x, x_pos)
+    assert (model.relaxed_, model.gains_) == ((), {})
+    assert "too few pairs to hold some out" in model.guarantee_.objective
+
+
+def test_unrelated_pairs_are_warned_of_on_the_card():
+    rng = np.random.default_rng(0)
+    x, x_pos = rng.normal(size=(2, 2000, 3))
+    recipe = iso.Recipe(max_steps=30, batch_size=64)
+    with pytest.warns(IsolatentWarning, match="share only"):
+        model = iso.ContrastiveICA(2, recipe=recipe, random_state=0).fit(x, x_pos)
+    assert "share only" in str(model.guarantee_)
+    assert "optimum: doubtful, see the warning" in str(model.guarantee_)
+
+
+def test_weights_of_free_codes_are_refused():
+    with pytest.raises(ValueError, match="relax must not contain 'factor_scale' for free codes"):
+        iso.ContrastiveICA(2, relax=["factor_scale"]).fit(*box_pairs(rows=100)[:2])
+
+
 def test_a_model_without_relaxations_is_the_declared_one():
     x, x_pos, _ = box_pairs()
     recipe = iso.Recipe(max_steps=20, batch_size=64)

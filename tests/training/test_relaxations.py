@@ -138,6 +138,8 @@ def test_attached_modules_have_the_precision_of_the_loss():
 
 
 def test_a_gain_must_be_large_and_certain():
+    assert not Gain(1.0, math.nan).is_significant
+    assert not Gain(1.0, math.inf).is_significant
     assert Gain(0.1, 0.01).is_significant
     assert not Gain(0.1, 0.03).is_significant  # fewer than four standard errors
     assert not Gain(0.01, 0.0).is_significant  # less than 0.02 nats

@@ -90,7 +90,7 @@ def fit(
         str | None,
         typer.Option(
             help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal or "
-            "dynamics, separated by commas, or auto for those that held-out pairs support.  "
+            "dynamics, separated by commas, auto for those that held-out pairs support, or none.  "
             "[default: auto if nothing is declared, else none]"
         ),
     ] = None,
@@ -114,8 +114,11 @@ def fit(
         typer.Option(help="Number of pairs per step.  [default: 1024, less for small data]"),
     ] = None,
     lag: Annotated[
-        int | None,
-        typer.Option(help="Maximum lag of a positive in a time series, in rows.  [default: 1]"),
+        str | None,
+        typer.Option(
+            help="Maximum lag of a positive in a time series, in rows, or the shortest and the "
+            "longest, such as 3:3.  [default: 1]"
+        ),
     ] = None,
     session: Session = None,
     resume: Annotated[
@@ -218,7 +221,6 @@ def _check_options(options: dict[str, Any]) -> None:
         ("n_components", 1),
         ("max_steps", 1),
         ("batch_size", 2),
-        ("lag", 1),
         ("devices", 1),
         ("num_nodes", 1),
     ):
@@ -228,11 +230,24 @@ def _check_options(options: dict[str, Any]) -> None:
         check_one_of("--log", options["log"], ["csv"])
     if options["data_pos"] is not None and options["lag"] is not None:
         raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
-    if "dynamics" in str(options["relax"]) and (options["lag"] or 1) > 1:
+    shortest, longest = _parse_lag(options["lag"])
+    if "dynamics" in str(options["relax"]) and shortest < longest:
         raise ValueError(
-            "--relax must not contain dynamics with --lag above 1: it needs positives that follow "
-            f"their anchors by one lag, and --lag {options['lag']} takes all lags up to it"
+            "--relax must not contain dynamics with several lags: it needs positives that follow "
+            f"their anchors by one lag, such as --lag {longest}:{longest}, got --lag "
+            f"{options['lag']}, which takes all from {shortest} to {longest}"
         )
+
+
+def _parse_lag(text: str | None) -> tuple[int, int]:
+    """Return the shortest and the longest lag of --lag."""
+    parts = ("1" if text is None else text).split(":")
+    if len(parts) > 2 or not all(part.strip().isdecimal() for part in parts):
+        raise ValueError(f"--lag must be a number of rows, or two such as 3:5, got {text!r}")
+    shortest, longest = (1, int(parts[0])) if len(parts) == 1 else (int(parts[0]), int(parts[1]))
+    if not 1 <= shortest <= longest:
+        raise ValueError(f"--lag must be at least 1, the shortest lag first, got {text!r}")
+    return shortest, longest
 
 
 def _parse_relax(text: str | None) -> str | tuple[str, ...]:
@@ -241,6 +256,8 @@ def _parse_relax(text: str | None) -> str | tuple[str, ...]:
 
     if text is None or text == "auto":
         return text or "default"
+    if text == "none":
+        return ()
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         check_one_of("--relax", name, ("auto", *RELAXATIONS) if len(names) == 1 else RELAXATIONS)
@@ -281,7 +298,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
         )
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
-        lag=options["lag"] or 1,
+        lag=_parse_lag(options["lag"]),
         relax=_parse_relax(options["relax"]),
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
         recipe=recipe if given else None,  # without one, few pairs get small batches
@@ -305,7 +322,7 @@ def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out
     typer.echo(f"report: {out / REPORT_FILE}")
 
 
-def _read(data: Path, data_pos: Path | None, session: str | None, lag: int | None) -> Observations:
+def _read(data: Path, data_pos: Path | None, session: str | None, lag: str | None) -> Observations:
     from isolatent.pairs.readers import read_observations, read_pairs
 
     if data_pos is not None:
@@ -313,7 +330,7 @@ def _read(data: Path, data_pos: Path | None, session: str | None, lag: int | Non
     observed = read_observations(data, session)
     if observed.x_pos is None:
         longest = max(_session_lengths(observed))
-        if (lag or 1) >= longest:
+        if _parse_lag(lag)[1] >= longest:
             raise ValueError(
                 f"--lag must be shorter than the longest session, {longest} rows, got {lag or 1}"
             )
@@ -359,7 +376,8 @@ def _summary(observed: Observations, model: ContrastiveICA) -> str:
     rows, columns = observed.x.shape
     what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
     if observed.x_pos is None:
-        what += f", lag up to {model.lag}"
+        shortest, longest = model.lag  # type: ignore[misc]
+        what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
     if observed.groups is not None:
         what += f", {len(_session_lengths(observed))} sessions"
     relax = ", ".join([model.relax] if isinstance(model.relax, str) else model.relax)

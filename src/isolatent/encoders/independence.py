@@ -26,7 +26,7 @@ from isolatent.encoders.linear_axes import (
     whiten,
 )
 
-__all__ = ["find_independent_axes"]
+__all__ = ["find_dependence", "find_independent_axes"]
 
 MAX_ROWS = 20_000  # rows that determine and check independent axes
 STARTS, SWEEPS, TOLERANCE = 2, 200, 1e-7  # of FastICA
@@ -34,6 +34,7 @@ NORMAL_LOGCOSH = 0.374567  # E log cosh of a standard normal variable
 ORDERS, SHIFTS = 5, 12  # cosines of the rank of a code, and surrogates without dependence
 MAX_DEPENDENCE = 0.09  # share of the point-symmetric information after a rotation by 45 degrees
 MAX_INFORMATION = 0.7  # the same share of all information
+MIN_INFORMATION = 0.02  # nats, of codes that depend on each other beyond an encoder's errors
 MIN_EVIDENCE = 4.0  # standard errors by which a rotation by 45 degrees must be detected
 BATCHES, MIN_SCORE, MIN_NEGENTROPY = 40, 3.0, 1e-3  # of codes that are not normal
 Array = NDArray[np.float64]
@@ -224,8 +225,31 @@ def _look_normal(y: Array) -> NDArray[np.bool_]:
     return (scores < MIN_SCORE) | (negentropy < MIN_NEGENTROPY)
 
 
+def find_dependence(y: Array) -> NDArray[np.bool_]:
+    """Return which pairs of codes (n, n) surely depend on each other, beyond an encoder's errors.
+
+    Codes of which nothing is shown, such as normal ones, do not count as dependent.
+    """
+    information, rotated, error = _compare_with_rotation(y)
+    sure = information[0] > np.maximum(MIN_INFORMATION, MIN_EVIDENCE * error[0])
+    dependent = sure & (information[0] > MAX_DEPENDENCE * rotated[0])
+    np.fill_diagonal(dependent, False)
+    return dependent
+
+
 def _look_dependent(y: Array) -> tuple[NDArray[np.bool_], float]:
-    """Return which codes (n, n) are not shown to be independent, and the largest share.
+    """Return which codes (n, n) are not shown to be independent, and the largest share."""
+    information, rotated, error = _compare_with_rotation(y)
+    limits = np.array([MAX_DEPENDENCE, MAX_INFORMATION])[:, None, None]
+    joined = information + error > limits * rotated
+    joined = joined.any(0) | (rotated[0] < MIN_EVIDENCE * error[0])
+    np.fill_diagonal(joined, False)
+    shares = information[0] / np.maximum(rotated[0], np.maximum(error[0], 1e-12))
+    return joined, float(np.clip(shares[~np.eye(len(joined), dtype=bool)].max(), 0, 1))
+
+
+def _compare_with_rotation(y: Array) -> tuple[Array, Array, Array]:
+    """Return information (2, n, n) of codes, that after a rotation by 45 degrees, and its error.
 
     The bias and the standard error of information come from circular shifts of one code against
     the other, which keep the dependence of neighbouring rows of a recording.
@@ -243,13 +267,7 @@ def _look_dependent(y: Array) -> tuple[NDArray[np.bool_], float]:
     for i, j in zip(*np.triu_indices(n, 1), strict=True):
         plane = _rank_cosines(np.stack([y[:, i] + y[:, j], y[:, i] - y[:, j]], 1))
         rotated[:, i, j] = rotated[:, j, i] = _information(plane, plane)[:, 0, 1]
-    information, rotated = information - bias, rotated - bias
-    limits = np.array([MAX_DEPENDENCE, MAX_INFORMATION])[:, None, None]
-    joined = information + error > limits * rotated
-    joined = joined.any(0) | (rotated[0] < MIN_EVIDENCE * error[0])
-    np.fill_diagonal(joined, False)
-    shares = information[0] / np.maximum(rotated[0], np.maximum(error[0], 1e-12))
-    return joined, float(np.clip(shares[~np.eye(n, dtype=bool)].max(), 0, 1))
+    return information - bias, rotated - bias, error
 
 
 def _rank_cosines(y: Array) -> NDArray[np.float32]:

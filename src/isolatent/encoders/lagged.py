@@ -13,6 +13,7 @@ from scipy import stats
 
 from isolatent.checks import check_integer
 from isolatent.encoders.cycles import measure_cycle
+from isolatent.encoders.independence import MAX_ROWS, find_dependence
 from isolatent.encoders.linear_axes import (
     MIN_COSINE,
     Axes,
@@ -64,6 +65,8 @@ def find_dynamic_axes(
     Contiguous blocks of rows are resampled 400 times. Eigenvalues count as different if they are
     four standard errors apart; axes, if resampling turns them by an absolute cosine of 0.95 at
     most. Real eigenvalues yield single axes, a complex pair a block of two, and equal ones a block.
+    Every matrix has eigenvectors, those of factors that drive each other, too. So axes whose codes
+    surely depend on each other are joined; normal codes pass this check whatever their factors are.
 
     References:
         L. Tong, V. Soon, Y. Huang and R. Liu, "AMUSE: a new blind identification algorithm",
@@ -119,7 +122,9 @@ def find_dynamic_axes(
         if lags:
             rows = " and ".join(str(lag * count) for count in lags)
             note += f", frequencies of cycles are from lags of up to {rows} rows"
-    blocks, stability, basis, dynamics = _separate(estimate, resampled, lag, moments.blocks)
+    blocks, stability, basis, dynamics = _separate(
+        estimate, resampled, lag, moments.blocks, (pooled - shift) @ whitening
+    )
     if positives is not None:
         dynamics = replace(dynamics, unit="steps")
     reason = f"{describe_blocks(blocks, len(shift))}: {_describe(dynamics)}; {note}, {moments.note}"
@@ -294,7 +299,7 @@ def _refine_cycles(
 
 
 def _separate(
-    estimate: Array, resampled: Array, lag: int, blocks: int
+    estimate: Array, resampled: Array, lag: int, blocks: int, x: Array
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[float, ...], Array, Dynamics]:
     r"""Return blocks of codes, their stability, their axes among whitened codes, and dynamics.
 
@@ -305,6 +310,7 @@ def _separate(
     values, left = _left_eigenvectors(estimate)
     deviations = left @ resampled @ np.linalg.inv(left) - np.diag(values)
     joined, mixing = _look_equal(values, deviations)
+    joined |= _look_dependent(left, connected_blocks(joined), x)
     found = connected_blocks(joined)
     found = tuple(sorted(found, key=lambda block: -abs(values[list(block)]).max()))
     order = [code for block in found for code in block]
@@ -318,6 +324,9 @@ def _separate(
     radius, angle = np.abs(values), np.abs(np.angle(values))
     radius_error = wide * np.std(np.abs(values + deviations), 0)
     angle_error = wide * np.std(np.angle(turned), 0) * (values.imag != 0)
+    white = np.abs(values) <= wide * np.sqrt(np.mean(np.abs(deviations) ** 2, 0))
+    radius_error = np.where(white, np.maximum(radius_error, radius), radius_error)
+    angle, angle_error = np.where(white, 0, angle), np.where(white, math.pi, angle_error)
     dynamics = Dynamics(
         matrix=tuple(map(tuple, (basis @ estimate @ np.linalg.inv(basis)).tolist())),
         moduli=tuple(radius.tolist()),
@@ -327,6 +336,20 @@ def _separate(
         lag=lag,
     )
     return renumbered, tuple(stability[code] for code in order), basis, dynamics
+
+
+def _look_dependent(
+    left: Complex, blocks: tuple[tuple[int, ...], ...], x: Array
+) -> NDArray[np.bool_]:
+    """Return which axes (n, n) of different blocks to join, since their codes are dependent."""
+    basis = np.concatenate([_real_basis(left[list(block)]) for block in blocks])
+    members = [code for block in blocks for code in block]
+    home = block_of(blocks, len(left))
+    joined = np.zeros((len(left), len(left)), dtype=bool)
+    rows = np.linspace(0, len(x) - 1, min(len(x), MAX_ROWS)).astype(int)
+    for i, j in zip(*np.nonzero(find_dependence(x[rows] @ basis.T)), strict=True):
+        joined[members[i], members[j]] = home[members[i]] != home[members[j]]
+    return joined | joined.T
 
 
 def _left_eigenvectors(matrix: Array) -> tuple[Complex, Complex]:

@@ -297,7 +297,8 @@ def describe_blocks(blocks: tuple[tuple[int, ...], ...], n: int) -> str:
     """Return how many codes are identified, in words."""
     single = sum(len(block) == 1 for block in blocks)
     larger = [f"{{{', '.join(map(str, block))}}}" for block in blocks if len(block) > 1]
-    text = f"{single} of {n} codes identified"
+    text = f"{len(blocks)} blocks of codes told apart" if len(blocks) > 1 else "no codes told apart"
+    text = f"{text}, {single} of {n} codes identified"
     return text + (f", not told apart: {' and '.join(larger)}" if larger else "")
 
 

@@ -17,13 +17,19 @@ __all__ = ["AXIS_METHODS", "with_axes"]
 
 AXIS_METHODS = ("ica", "dynamics")  # that can be asked for; "ica" includes innovations
 CONDITIONS = {
-    "ica": "factors are independent, and at most one of them is normal",
+    "ica": (Assumption("factors are independent, and at most one of them is normal", "checkable"),),
     "innovations": (
-        "factors with their positives are independent of each other, positives follow linear "
-        "dynamics, and at most one factor has normal innovations"
+        Assumption(
+            "factors with their positives are independent of each other, positives follow linear "
+            "dynamics, and at most one factor has normal innovations",
+            "checkable",
+        ),
     ),
     "dynamics": (
-        "factors follow linear dynamics of their own, one by one or in blocks, at different rates"
+        Assumption("factors, or blocks of them, have different time scales", "checkable"),
+        Assumption(
+            "no factor drives another one of another block, and x_pos follows x in time", "faith"
+        ),
     ),
 }
 THEOREMS = {
@@ -65,7 +71,7 @@ def with_axes(
     if guarantee.equivalence != "affine map" or len(blocks) < 2:
         return guarantee
     single = all(len(block) == 1 for block in blocks)
-    assumptions = [*guarantee.assumptions, Assumption(CONDITIONS[method], "checkable")]
+    assumptions = [*guarantee.assumptions, *CONDITIONS[method]]
     assumptions.sort(key=lambda assumption: [*ASSUMPTION_KINDS].index(assumption.kind))
     return replace(
         guarantee,

@@ -40,9 +40,10 @@ def find_axes(
 ) -> Axes:
     """Return axes of the codes; raise an :class:`AxesError` if the codes are degenerate.
 
-    Independence is that of the codes, or of their innovations where pairs have an order. The
-    method is taken that tells the most blocks of codes apart, and of those that tell equally many
-    apart, the one whose least stable axis is the most stable.
+    Independence is that of the codes, or of their innovations where pairs have an order. Dynamics
+    are those of recordings; of pairs, only where they are asked for. The method is taken that tells
+    the most blocks of codes apart, and of those that tell equally many apart, the one whose least
+    stable axis is the most stable.
 
     Args:
         axes: One of ``AXES``.
@@ -55,20 +56,21 @@ def find_axes(
         rows, session = source.rows(MAX_ROWS)
         h, lag = encode(rows), source.shortest
         _check_varying(h)
+        if axes != "dynamics":
+            found["independence"] = find_independent_axes(h)
         if axes != "ica":
             found["dynamics"] = find_dynamic_axes(h, lag=lag, groups=session)
         if axes != "dynamics":
             within = torch.from_numpy(session[lag:] == session[:-lag])
-            found["independence"] = find_independent_axes(h)
             found["innovations"] = _innovation_axes(h[:-lag][within], h[lag:][within])
     else:
         h, h_pos = _pairs(loss, source, encode)
         _check_varying(h)
         _check_varying(h_pos)
         ordered = getattr(source, "ordered", True)
-        if axes != "ica" and ordered:
+        if axes == "dynamics":  # only where asked for: two views of a thing have no time scales
             found["dynamics"] = find_dynamic_axes(h, h_pos=h_pos)
-        if axes != "dynamics":
+        else:
             found["independence"] = find_independent_axes(h, h_pos)
             if ordered:
                 found["innovations"] = _innovation_axes(h, h_pos)
@@ -153,6 +155,8 @@ def _innovation_axes(h: Tensor, h_pos: Tensor) -> Axes | None:
         new, whole = (np.atleast_2d(np.cov(part.numpy().T)) for part in (innovations, target))
         if linalg.eigh(new, whole, eigvals_only=True)[0] < MIN_INNOVATION:
             return None
+    elif bool((innovations.std(0) <= RESOLUTION * target.abs().amax(0)).any()):
+        return None
     axes = find_independent_axes(innovations)
     spread = (centred @ axes.matrix.mT).std(0)
     return replace(

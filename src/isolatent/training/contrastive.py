@@ -277,6 +277,8 @@ class ContrastiveTraining(Training):
         name = describe_loss(self.modules["loss"])
         if self.moments is not None:
             name += ", codes kept uniform at first"
+        if self.choice is not None and not self.choice.candidates:
+            name += " (no relaxations were compared: there are too few pairs to hold some out)"
         if self.saturated_at is None or self.saturated_at >= self.number:
             return name
         if self.choice is not None and set(self.choice.candidates) - set(self.choice.gains):
@@ -474,7 +476,9 @@ def set_up(
     """Hold pairs out, build encoder and loss, and estimate the whitening."""
     relaxed = check_relax(relax)
     generator = Generator().manual_seed(seed)
+    every = source
     source, held_out = hold_out(source, generator, holds_out)
+    nothing_held_out = isinstance(source, FinitePairSource) and source is every
     first = Batch.of(source.sample(WHITENING_BATCH_SIZE, generator))
     x = first.x
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
@@ -525,6 +529,8 @@ def set_up(
     choice = None
     if relaxed is None:
         candidates = candidates_for(objective, beliefs, source)
+        if nothing_held_out:
+            candidates = ()
         provisional: tuple[str, ...] = ()
         if beliefs.head == "free" and "anchor_scale" in candidates and _has_potentials(objective):
             provisional = ("anchor_scale",)

@@ -236,12 +236,12 @@ class ContrastiveICA(NetworkEstimator):
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
         self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs, self._axes())
+        self._check_information(run.held_out)
         warned = self.guarantee_.warnings
         if self.axes in AXIS_METHODS and self.head_ != "free":
             warned += (f"axes were {self.guarantee_.axes}",)
         for warning in warned:
             warnings.warn(warning, IsolatentWarning, stacklevel=2)
-        self._warn_if_uninformative(run.held_out)
         return self
 
     def partial_fit(
@@ -316,13 +316,15 @@ class ContrastiveICA(NetworkEstimator):
         if isinstance(loss, str):
             relaxed = self._relax() or ()
             loss = build_loss(loss, declared, self.n_components, self.potentials, relaxed)
-        guarantee = guarantee_of(
-            Beliefs.of(world),
-            loss,
-            head=getattr(self, "head_", declared.head),
-            learns_size=hasattr(self, "encoder_") and learns_size(self.encoder_),
-            n_components=self.n_components,
-            n_factors=count_factors(world),
+        guarantee = self._assumed(
+            guarantee_of(
+                Beliefs.of(world),
+                loss,
+                head=getattr(self, "head_", declared.head),
+                learns_size=hasattr(self, "encoder_") and learns_size(self.encoder_),
+                n_components=self.n_components,
+                n_factors=count_factors(world),
+            )
         )
         if not hasattr(self, "guarantee_"):
             return guarantee
@@ -446,6 +448,11 @@ class ContrastiveICA(NetworkEstimator):
         if not isinstance(recipe, Recipe):
             raise TypeError(f"recipe must be a Recipe or None, got {recipe!r}")
         relaxed = self._relax()
+        if "factor_scale" in (relaxed or ()) and beliefs.head == "free":
+            raise ValueError(
+                "relax must not contain 'factor_scale' for free codes, which can be stretched "
+                f"instead, so that a weight changes nothing; got relax={self.relax!r}"
+            )
         self._axes()
         if not isinstance(self.loss, nn.Module):
             build_loss(self.loss, beliefs, n, self.potentials, relaxed or ())
@@ -555,7 +562,10 @@ class ContrastiveICA(NetworkEstimator):
         weights, errors = learned_weights(loss, self.n_components), None
         learned: dict[str, Any] = {}
         if self.relaxed_ or (weights is not None and beliefs.space == "sphere"):
-            pairs = Batch.of(source.sample(ERROR_PAIRS, Generator().manual_seed(0)))
+            count = ERROR_PAIRS  # and no pair twice, which would make errors too small
+            if isinstance(source, FinitePairSource):
+                count = min(count, len(source))
+            pairs = Batch.of(source.sample(count, Generator().manual_seed(0)))
             h, h_pos = (training.encode(encoder, part) for part in (pairs.x, pairs.x_pos))
             if weights is not None and beliefs.space == "sphere" and pairs.negatives is None:
                 errors = weight_errors_of(loss, h, h_pos)
@@ -620,16 +630,19 @@ class ContrastiveICA(NetworkEstimator):
         self.axes_ = axes
         self.dynamics_ = None if axes is None else axes.dynamics
 
-    def _warn_if_uninformative(self, held_out: Batch) -> None:
+    def _check_information(self, held_out: Batch) -> None:
+        """Add a warning to the card if held-out pairs share next to no information."""
         if not has_bound(self.loss_, held_out) or len(held_out) < MIN_PAIRS_TO_HOLD_OUT:
             return
         information = self.score(ArrayPairs(held_out.x, held_out.x_pos))
         if information < NO_INFORMATION:
-            warnings.warn(
+            warning = (
                 f"pairs were found to share only {information:.3f} nats: either they are "
-                "unrelated, or the encoder did not learn what they share; do not trust the codes",
-                IsolatentWarning,
-                stacklevel=3,
+                "unrelated, or the encoder did not learn what they share; do not trust the codes"
+            )
+            card = self.guarantee_
+            self.guarantee_ = _with_training(
+                card, card.objective, card.calibration, (*card.warnings, warning)
             )
 
     def _fitted(self) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Relax assumptions about the pairs: attach learned parts to a loss, or choose them by pairs."""
+"""Relax assumptions about the pairs: attach learned parts to a loss, compare and measure them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Gain(NamedTuple):
     @property
     def is_significant(self) -> bool:
         """Whether the gain is surely positive, and large enough to matter."""
-        return self.mean > max(MIN_GAIN, STANDARD_ERRORS * self.error)
+        return self.mean > MIN_GAIN and self.mean > STANDARD_ERRORS * self.error
 
 
 def compare_relaxations(
@@ -314,7 +314,8 @@ class _LinearAdaptation(nn.Module):
 
 def _gain(before: Tensor, after: Tensor) -> Gain:
     gains = before - after
-    return Gain(float(gains.mean()), float(gains.std() / math.sqrt(len(gains))))
+    error = float(gains.std()) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf
+    return Gain(float(gains.mean()), error)
 
 
 def relatedness(loss: nn.Module, h: Tensor, h_pos: Tensor) -> Tensor:
