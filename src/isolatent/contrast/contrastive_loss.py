@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,11 +24,13 @@ from isolatent.contrast.kernels import (
     PairwiseScores,
     both_logsumexp,
     choose_engine,
+    paired_logsumexp,
     row_logsumexp,
 )
+from isolatent.contrast.kernels.recompute import without_autocast
 from isolatent.contrast.similarities import Similarity
 
-__all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives"]
+__all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives", "mean_of"]
 
 HALVES = (torch.float16, torch.bfloat16)
 POLICIES = ("across", "within", "both", "given")
@@ -67,7 +69,7 @@ class Direction(NamedTuple):
     rows: Tensor  # (B, n)
     row_potential: Tensor | None  # (B,)
     row_scale: Tensor | None  # (B,)
-    positive: Tensor  # scores of the positive pairs (B,)
+    positive: Tensor | None  # scores of the positive pairs (B,), where they are needed
     negatives: list[Candidates]
 
 
@@ -178,7 +180,7 @@ class ContrastiveLoss(nn.Module, ABC):
                 of past codes.
         """
         self._check(h, h_pos, negatives)
-        with torch.autocast(h.device.type, enabled=False):
+        with without_autocast(h.device):
             if h.dtype in HALVES:
                 h, h_pos = h.float(), h_pos.float()
                 negatives = None if negatives is None else negatives.float()
@@ -203,7 +205,7 @@ class ContrastiveLoss(nn.Module, ABC):
             # 0, with all parameters in its graph
             loss = self._add_unrelated(directions[0].positive).sum()
         else:
-            loss = torch.stack([self._one_way(direction) for direction in directions]).mean()
+            loss = mean_of([self._one_way(direction) for direction in directions])
         return loss if counts is None else loss + _zero_of_candidates(directions)
 
     @abstractmethod
@@ -285,12 +287,18 @@ class ContrastiveLoss(nn.Module, ABC):
             scores = scores if term is None else scores - term
         return scores
 
+    def _sides(
+        self, h: Tensor, h_pos: Tensor, counts: Counts | None = None
+    ) -> tuple[Side, Side]:
+        """Return both sides of the pairs; in training, modules see their codes first."""
+        if self.training:
+            self._track(h, h_pos, counts)
+        return self._as_anchors(h), self._as_positives(h_pos)
+
     def _directions(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
     ) -> list[Direction]:
-        if self.training:
-            self._track(h, h_pos, counts)
-        anchors, positives = self._as_anchors(h), self._as_positives(h_pos)
+        anchors, positives = self._sides(h, h_pos, counts)
         positive = self._pair_scores(anchors, positives)
         # For each direction: its rows and their codes, the other side, and how to view candidates.
         ways = [(anchors, h, positives, self._as_positives)]
@@ -397,16 +405,19 @@ class ContrastiveLoss(nn.Module, ABC):
             return both_logsumexp(scores, self.engine)[1]
         return kernel(scores, self.engine)
 
-    def _both_logsumexp(self, directions: list[Direction], skip: bool) -> tuple[Tensor, Tensor]:
-        """Return the log-sum-exps (B,) of both directions across, in one pass over the scores.
+    def _logsumexps_across(
+        self, h: Tensor, h_pos: Tensor, *, both: bool, skip: bool
+    ) -> tuple[list[Tensor], Tensor]:
+        """Return the log-sum-exps (B,) of one or both directions, and the scores of the positives.
 
-        ``skip`` is whether to leave out the positive pairs.
+        All are computed in one pass over the scores of h with h_pos. ``skip`` is whether to leave
+        the positive pairs out of the sums.
         """
-        forth, back = directions
-        across = Candidates(
-            back.rows, back.row_potential, None, forth.negatives[0].skip if skip else None
-        )
-        return both_logsumexp(self._pairwise_scores(forth, across), self.engine)
+        anchors, positives = self._sides(h, h_pos)
+        own = torch.arange(len(h), device=h.device) if skip else None
+        rows = Direction(*anchors, None, [])
+        across = Candidates(*positives, own)
+        return paired_logsumexp(self._pairwise_scores(rows, across), self.engine, both=both)
 
     def _pairwise_scores(
         self, direction: Direction, candidates: Candidates, times: float = 1.0
@@ -417,9 +428,9 @@ class ContrastiveLoss(nn.Module, ABC):
             direction.rows,
             candidates.codes,
             self.exponent,
-            times * weights,
-            row_potential=None if a is None else times * a,
-            column_potential=None if b is None else times * b,
+            weights if times == 1 else times * weights,
+            row_potential=a if a is None or times == 1 else times * a,
+            column_potential=b if b is None or times == 1 else times * b,
             row_scale=direction.row_scale,
             skip=candidates.skip,
         )
@@ -464,10 +475,17 @@ class ContrastiveLoss(nn.Module, ABC):
         choose_engine(self.engine, h)
         if h.device.type == "cpu":  # reading values from another device would wait for it
             for name, codes in given.items():
+                if math.isfinite(codes.detach().sum().item()):
+                    continue  # as is every term of the sum
                 finite = codes.isfinite().flatten(1).all(1)
                 if not bool(finite.all()):
                     row = int((~finite).nonzero()[0])
                     raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+
+
+def mean_of(losses: Sequence[Tensor]) -> Tensor:
+    """Return the mean of one or two losses, or of as many vectors."""
+    return losses[0] if len(losses) == 1 else 0.5 * (losses[0] + losses[1])
 
 
 def _zero_of_candidates(directions: list[Direction]) -> Tensor:

@@ -11,7 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_real
-from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
+from isolatent.contrast.contrastive_loss import (
+    ContrastiveLoss,
+    Direction,
+    count_negatives,
+    mean_of,
+)
 from isolatent.contrast.distributed import Counts, average_value, count_rows, gather_rows
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 from isolatent.encoders.calibration import log_sphere_density
@@ -199,8 +204,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:
             return super()._value(h, h_pos, None, counts)
-        rows, columns = self._both_logsumexp(self._directions(h, h_pos, None), skip=True)
-        return 0.5 * (rows + columns).mean() - math.log(len(h) - 1)
+        sums, _ = self._logsumexps_across(h, h_pos, both=True, skip=True)
+        return mean_of(sums).mean() - math.log(len(h) - 1)
 
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))

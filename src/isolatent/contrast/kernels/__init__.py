@@ -6,7 +6,8 @@ p >= 1.
 
 * `row_logsumexp` is :math:`\log\sum_j e^{s_{ij}}`,
 * `row_softplus` is :math:`\sum_j \log(1 + e^{s_{ij}})`,
-* `both_logsumexp` is the log-sum-exp over columns and over rows, in one pass instead of two.
+* `both_logsumexp` is the log-sum-exp over columns and over rows, in one pass instead of two,
+* `paired_logsumexp` is either of the two and the scores :math:`s_{ii}`, in the same pass.
 
 Gradients flow to u, v, the weights w, the potentials a and b, and the multipliers m. The engines
 compute the same numbers:
@@ -44,6 +45,7 @@ __all__ = [
     "PairwiseScores",
     "both_logsumexp",
     "choose_engine",
+    "paired_logsumexp",
     "row_logsumexp",
     "row_softplus",
 ]
@@ -105,6 +107,33 @@ def both_logsumexp(scores: PairwiseScores, engine: str = "auto") -> tuple[Tensor
     return rows, columns
 
 
+def paired_logsumexp(
+    scores: PairwiseScores, engine: str = "auto", *, both: bool
+) -> tuple[list[Tensor], Tensor]:
+    r"""Return log-sum-exps, and the scores :math:`s_{ii}` of the pairs of equal index.
+
+    Args:
+        scores: The scores to reduce, with as many columns as rows or more.
+        engine: "auto", "dense", "blockwise" or "numba"; see the module.
+        both: Whether to reduce over rows (M,) as well as over columns (B,).
+
+    Returns:
+        One or two log-sum-exps, and the scores (B,), also of the pairs that the sums leave out.
+
+    Example:
+        >>> import torch
+        >>> scores = PairwiseScores(torch.eye(2), torch.eye(2), p=1)  # [[0, -2], [-2, 0]]
+        >>> paired_logsumexp(scores, engine="dense", both=False)
+        ([tensor([0.1269, 0.1269])], tensor([-0., -0.]))
+    """
+    if len(scores.v) < len(scores.u):
+        raise ValueError(
+            f"v must have as many rows as u or more, got {len(scores.v)} and {len(scores.u)}"
+        )
+    *sums, positive = _reduce("both_logsumexp" if both else "row_logsumexp", scores, engine, True)
+    return sums, positive
+
+
 def choose_engine(engine: str, u: Tensor) -> str:
     """Return the engine for a name: "auto" is numba for tensors on a CPU, else blockwise.
 
@@ -125,14 +154,16 @@ def choose_engine(engine: str, u: Tensor) -> str:
     return engine
 
 
-def _reduce(reduction: Reduction, scores: PairwiseScores, engine: str) -> tuple[Tensor, ...]:
+def _reduce(
+    reduction: Reduction, scores: PairwiseScores, engine: str, diagonal: bool = False
+) -> tuple[Tensor, ...]:
     scores = check_scores(scores)
     name = choose_engine(engine, scores.u)
     if name == "dense":
-        return reduce_dense(reduction, scores)
+        return reduce_dense(reduction, scores, diagonal)
     if name == "blockwise":
-        return reduce_recomputed(name, blockwise, reduction, scores)
+        return reduce_recomputed(name, blockwise, reduction, scores, diagonal)
     # Here, not above: importing numba takes half a second.
     from isolatent.contrast.kernels import numba_engine
 
-    return reduce_recomputed(name, numba_engine, reduction, scores)
+    return reduce_recomputed(name, numba_engine, reduction, scores, diagonal)

@@ -5,6 +5,7 @@ The threads live for one pass (:mod:`isolatent.parallel`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -96,47 +97,65 @@ def _pack(scores: PairwiseScores) -> Packed:
 
 
 def _refuse_nonfinite(scores: PairwiseScores) -> None:
-    """Raise an error for nan, which the fused loops' maxima would drop silently, and for inf."""
+    """Raise an error for nan, which the fused loops' maxima would drop silently, and for inf.
+
+    A sum is finite only if all its terms are; the rows are searched where it is not.
+    """
     for name in ("u", "v"):
-        bad = ~torch.isfinite(getattr(scores, name)).all(1)
-        if bad.any():
-            row = int(bad.nonzero()[0])
+        x = getattr(scores, name)
+        if not math.isfinite(x.sum().item()) and not bool((finite := x.isfinite().all(1)).all()):
+            row = int((~finite).nonzero()[0])
             raise ValueError(f"{name} must be finite, got nan or inf in row {row}")
     for name in ("weights", "row_potential", "column_potential", "row_scale"):
         x = getattr(scores, name)
-        if x is not None and bool(x.isnan().any()):
+        if x is not None and math.isnan(x.sum().item()) and bool(x.isnan().any()):
             raise ValueError(f"{name} must not be nan, got nan at {int(x.isnan().nonzero()[0])}")
 
 
-def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor, ...], State]:
+def forward(
+    reduction: Reduction, scores: PairwiseScores, diagonal: bool
+) -> tuple[tuple[Tensor, ...], State]:
     """Return the reduced values and the state for `backward`."""
     _refuse_nonfinite(scores)
     rows, columns, block_reduction = len(scores.u), len(scores.v), _BLOCK_REDUCTIONS[reduction]
     packed = _pack(scores)
-    dtype = packed.u.dtype
+    height, dtype = len(packed.u), packed.u.dtype
     form, threads = form_of(scores.p, dtype), thread_count(rows, columns)
     # The initial top is finite, so that a row without columns has no inf - inf.
-    top = np.full(len(packed.u), np.finfo(dtype).min, dtype)
-    total = np.zeros_like(top)
+    lowest = np.finfo(dtype).min
+    top, total = np.full(height, lowest, dtype), np.zeros(height, dtype)
+    positive = np.empty(height, dtype)
     shape = packed.b.shape if reduction == "both_logsumexp" else (1, 1)
-    tops = np.full((threads, *shape), np.finfo(dtype).min, dtype)  # each thread sees some rows only
-    totals = np.zeros_like(tops)
+    tops = np.full((threads, *shape), lowest, dtype)  # each thread sees some rows only
+    totals = np.zeros((threads, *shape), dtype)
 
     def work(t: int, first: int, last: int) -> None:
-        forward_rows(form, block_reduction, first, last, *packed, top, total, tops[t], totals[t])
+        forward_rows(
+            *(form, block_reduction, first, last, *packed),
+            *(top, total, tops[t], totals[t], positive),
+        )
 
-    map_ranges(work, len(packed.u) // ROWS, threads)
-    column_top = tops.max(0)
-    column_total = (totals * np.exp(tops - column_top)).sum(0)
+    map_ranges(work, height // ROWS, threads)
+    column_top, column_total = tops[0], totals[0]
+    if threads > 1:
+        column_top = tops.max(0)
+        column_total = (totals * np.exp(tops - column_top)).sum(0)
     state = State(form, threads, packed, top, total, column_top, column_total)
+    values = []
     if reduction == "row_softplus":
-        return (torch.from_numpy(total[:rows].copy()),), state
+        values.append(total[:rows].copy())
+    else:
+        values.append(_log_sum(top, total)[:rows])
+    if reduction == "both_logsumexp":
+        values.append(_log_sum(column_top, column_total).ravel()[:columns])
+    if diagonal:
+        values.append(positive[:rows])
+    return tuple(map(torch.from_numpy, values)), state
+
+
+def _log_sum(top: Array, total: Array) -> Array:
     with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a row without columns
-        row = torch.from_numpy((top + np.log(total))[:rows])
-        if reduction == "row_logsumexp":
-            return (row,), state
-        column = torch.from_numpy((column_top + np.log(column_total)).ravel()[:columns])
-    return (row, column), state
+        return top + np.log(total)
 
 
 def _quotient(g: Array, total: Array) -> Array:
@@ -145,47 +164,49 @@ def _quotient(g: Array, total: Array) -> Array:
 
 
 def backward(
-    reduction: Reduction, scores: PairwiseScores, state: State, upstream: Sequence[Tensor]
+    reduction: Reduction,
+    scores: PairwiseScores,
+    diagonal: bool,
+    state: State,
+    upstream: Sequence[Tensor],
 ) -> Gradients:
     """Return the gradients to all inputs."""
     packed, block_reduction, threads = state.packed, _BLOCK_REDUCTIONS[reduction], state.threads
-    (rows, n), columns = scores.u.shape, len(scores.v)
-    g = np.zeros_like(packed.a)
+    (rows, n), columns, dtype = scores.u.shape, len(scores.v), packed.u.dtype
+    # Gradients of the values of rows and of their scores s_ii, then those to a and m.
+    g, positive, ga, gm = np.zeros((4, len(packed.u)), dtype)
     g[:rows] = upstream[0].numpy()
     if reduction != "row_softplus":
         g = _quotient(g, state.total)
-    column_top, h = np.zeros_like(packed.b), np.zeros_like(packed.b)  # for both_logsumexp only
+    column_top = h = packed.b  # not read, but for both_logsumexp
     if reduction == "both_logsumexp":
+        h = np.zeros(packed.b.shape, dtype)
         h.ravel()[:columns] = upstream[1].numpy()
         column_top, h = state.column_top, _quotient(h, state.column_total)
-    gu, ga, gm = np.zeros_like(packed.u), np.zeros_like(packed.a), np.zeros_like(packed.a)
-    gv = np.zeros((threads, *packed.v.shape), gu.dtype)
-    gb = np.zeros((threads, *packed.b.shape), gu.dtype)
+    if diagonal:
+        positive[:rows] = upstream[-1].numpy()
+    gu = np.zeros(packed.u.shape, dtype)
+    gv = np.zeros((threads, *packed.v.shape), dtype)
+    gb = np.zeros((threads, *packed.b.shape), dtype)
 
     def work(t: int, first: int, last: int) -> None:
         backward_rows(
             *(state.form, block_reduction, first, last, *packed),
-            *(state.top, g, column_top, h, (gu, ga, gm, gv[t], gb[t])),
+            *(state.top, g, column_top, h, positive, (gu, ga, gm, gv[t], gb[t])),
         )
 
     map_ranges(work, len(packed.u) // ROWS, threads)
-    u_gradient = torch.from_numpy(gu[:rows, :n])
-    flat = gv.sum(0).transpose(0, 2, 1).reshape(-1, packed.v.shape[1])
-    v_gradient = torch.from_numpy(flat[:columns, :n])
-    u_gradient, v_gradient, weights = _weighted(scores, u_gradient, v_gradient)
+    by_column = (gv[0] if threads == 1 else gv.sum(0)).transpose(0, 2, 1)
+    v_gradient = by_column.reshape(-1, packed.v.shape[1])[:columns, :n]
     return Gradients(
-        u_gradient,
-        v_gradient,
-        weights,
+        *_weighted(scores, gu[:rows, :n], v_gradient),
         None if scores.row_potential is None else torch.from_numpy(ga[:rows]),
         None if scores.column_potential is None else torch.from_numpy(gb.sum(0).ravel()[:columns]),
         None if scores.row_scale is None else torch.from_numpy(gm[:rows]),
     )
 
 
-def _weighted(
-    scores: PairwiseScores, gu: Tensor, gv: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _weighted(scores: PairwiseScores, gu: Array, gv: Array) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return gradients to u, v and the weights, given those of the passes without factor p w.
 
     s = Σ_k w_k u_k v_k is linear in u, so dL/dw_k = Σ_i u_ik gu_ik. And |x|^p is homogeneous in
@@ -193,14 +214,24 @@ def _weighted(
     Both hold with multipliers of the rows, which the given gradients include. A common shift of u
     and v changes nothing, so they are centred, and summed in float64.
     """
-    p, w = scores.p, scores.weights
+    p, u, v = scores.p, scores.u.numpy(), scores.v.numpy()
+    w = None if scores.weights is None else scores.weights.numpy()
+    to_u = to_v = moment = None
     if p is None:
-        if w is None:
-            return gu, gv, None
-        return gu * w, gv, (gu.double() * scores.u).sum(0).to(w.dtype)
-    if w is None:
-        return gu * p, gv * p, None
-    centre = scores.u.double().mean(0)
-    moment = (gu * (scores.u - centre)).sum(0) + (gv * (scores.v - centre)).sum(0)
-    scale = p * w
-    return gu * scale, gv * scale, moment.to(w.dtype)
+        to_u, to_v = w, None
+        moment = None if w is None else _moment(gu, u)
+    else:
+        to_u = to_v = p if w is None else p * w
+        if w is not None:
+            centre = u.mean(0, dtype=np.float64)
+            moment = _moment(gu, u - centre) + _moment(gv, v - centre)
+    return (
+        torch.from_numpy(gu if to_u is None else gu * to_u),
+        torch.from_numpy(gv if to_v is None else gv * to_v),
+        None if moment is None else torch.from_numpy(moment.astype(gu.dtype)),
+    )
+
+
+def _moment(g: Array, x: Array) -> Array:
+    """Return Σ_i g_ik x_ik for each k, in float64."""
+    return np.einsum("ik,ik->k", g, x, dtype=np.float64)
