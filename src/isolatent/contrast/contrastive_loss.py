@@ -24,7 +24,6 @@ from isolatent.contrast.kernels import (
     PairwiseScores,
     both_logsumexp,
     choose_engine,
-    paired_logsumexp,
     row_logsumexp,
 )
 from isolatent.contrast.kernels.recompute import without_autocast
@@ -287,9 +286,7 @@ class ContrastiveLoss(nn.Module, ABC):
             scores = scores if term is None else scores - term
         return scores
 
-    def _sides(
-        self, h: Tensor, h_pos: Tensor, counts: Counts | None = None
-    ) -> tuple[Side, Side]:
+    def _sides(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> tuple[Side, Side]:
         """Return both sides of the pairs; in training, modules see their codes first."""
         if self.training:
             self._track(h, h_pos, counts)
@@ -405,19 +402,14 @@ class ContrastiveLoss(nn.Module, ABC):
             return both_logsumexp(scores, self.engine)[1]
         return kernel(scores, self.engine)
 
-    def _logsumexps_across(
-        self, h: Tensor, h_pos: Tensor, *, both: bool, skip: bool
-    ) -> tuple[list[Tensor], Tensor]:
-        """Return the log-sum-exps (B,) of one or both directions, and the scores of the positives.
+    def _scores_across(self, h: Tensor, h_pos: Tensor, *, skip: bool) -> PairwiseScores:
+        """Return the scores of all anchors with all positives; both directions reduce them.
 
-        All are computed in one pass over the scores of h with h_pos. ``skip`` is whether to leave
-        the positive pairs out of the sums.
+        ``skip`` is whether to leave out the positive pairs.
         """
         anchors, positives = self._sides(h, h_pos)
         own = torch.arange(len(h), device=h.device) if skip else None
-        rows = Direction(*anchors, None, [])
-        across = Candidates(*positives, own)
-        return paired_logsumexp(self._pairwise_scores(rows, across), self.engine, both=both)
+        return self._pairwise_scores(Direction(*anchors, None, []), Candidates(*positives, own))
 
     def _pairwise_scores(
         self, direction: Direction, candidates: Candidates, times: float = 1.0
@@ -485,7 +477,7 @@ class ContrastiveLoss(nn.Module, ABC):
 
 def mean_of(losses: Sequence[Tensor]) -> Tensor:
     """Return the mean of one or two losses, or of as many vectors."""
-    return losses[0] if len(losses) == 1 else 0.5 * (losses[0] + losses[1])
+    return losses[0] if len(losses) == 1 else torch.lerp(losses[0], losses[1], 0.5)
 
 
 def _zero_of_candidates(directions: list[Direction]) -> Tensor:

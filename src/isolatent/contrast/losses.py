@@ -19,7 +19,7 @@ from isolatent.contrast.contrastive_loss import (
     mean_of,
 )
 from isolatent.contrast.distributed import Counts
-from isolatent.contrast.kernels import row_softplus
+from isolatent.contrast.kernels import mean_infonce, paired_logsumexp, row_softplus
 from isolatent.contrast.similarities import Lp, Similarity
 
 __all__ = ["NCE", "NWJ", "AlignUniform", "AnInfoNCE", "InfoNCE", "SpectralContrastive"]
@@ -61,7 +61,10 @@ class InfoNCE(ContrastiveLoss):
         if not one_pass or negatives is not None or len(h) == 1:
             return super()._value(h, h_pos, negatives, counts)
         skip = not self.positive_in_denominator
-        sums, positive = self._logsumexps_across(h, h_pos, both=self.symmetric, skip=skip)
+        scores = self._scores_across(h, h_pos, skip=skip)
+        if self.pairing is None:
+            return mean_infonce(scores, self.engine, both=self.symmetric)
+        sums, positive = paired_logsumexp(scores, self.engine, both=self.symmetric)
         denominator = mean_of([self._add_unrelated(part, len(h) - skip) for part in sums])
         return (denominator - self._add_unrelated(positive)).mean()
 

@@ -18,6 +18,7 @@ from isolatent.contrast.contrastive_loss import (
     mean_of,
 )
 from isolatent.contrast.distributed import Counts, average_value, count_rows, gather_rows
+from isolatent.contrast.kernels import both_logsumexp
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 from isolatent.encoders.calibration import log_sphere_density
 
@@ -204,7 +205,7 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:
             return super()._value(h, h_pos, None, counts)
-        sums, _ = self._logsumexps_across(h, h_pos, both=True, skip=True)
+        sums = both_logsumexp(self._scores_across(h, h_pos, skip=True), self.engine)
         return mean_of(sums).mean() - math.log(len(h) - 1)
 
     def _one_way(self, direction: Direction) -> Tensor:

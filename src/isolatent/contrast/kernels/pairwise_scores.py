@@ -7,6 +7,7 @@ other engines are tested against.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -14,7 +15,14 @@ from torch import Tensor
 
 from isolatent.checks import check_real
 
-__all__ = ["PairwiseScores", "Reduction", "check_scores", "dense_scores", "reduce_dense"]
+__all__ = [
+    "PairwiseScores",
+    "Reduction",
+    "check_scores",
+    "dense_scores",
+    "reduce_dense",
+    "weighted_total",
+]
 
 Reduction = Literal["row_logsumexp", "row_softplus", "both_logsumexp"]
 
@@ -130,3 +138,9 @@ def reduce_dense(
     if reduction == "row_logsumexp":
         return s.logsumexp(1), *positive
     return s.logsumexp(1), s.logsumexp(0), *positive
+
+
+def weighted_total(values: Sequence[Tensor], factors: Sequence[float]) -> Tensor:
+    """Return Σ_k c_k Σ_i x_ki of the values x_k of a reduction, with one factor c_k for each."""
+    first, *rest = (c * x.sum() for c, x in zip(factors, values, strict=True))
+    return sum(rest, first)

@@ -9,7 +9,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
+from isolatent.contrast.kernels.pairwise_scores import (
+    PairwiseScores,
+    Reduction,
+    weighted_total,
+)
 
 __all__ = ["Engine", "Gradients", "reduce_recomputed", "without_autocast"]
 
@@ -62,14 +66,18 @@ class _Recompute(torch.autograd.Function):
         engine: Engine,
         reduction: Reduction,
         diagonal: bool,
+        factors: Sequence[float] | None,
         p: float | None,
         *inputs: Tensor | None,
     ) -> Any:
         values, ctx.state = engine.forward(reduction, _detached(p, inputs), diagonal)
         ctx.name, ctx.engine, ctx.p = name, engine, p
-        ctx.reduction, ctx.diagonal = reduction, diagonal
+        ctx.reduction, ctx.diagonal, ctx.factors = reduction, diagonal, factors
         ctx.save_for_backward(*inputs)
-        return values
+        if factors is None:
+            return values
+        ctx.shapes = [x.shape for x in values]
+        return weighted_total(values, factors)
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
@@ -78,6 +86,9 @@ class _Recompute(torch.autograd.Function):
         with torch.no_grad(), without_autocast(saved[0].device):
             scores = _detached(ctx.p, saved)
             ours = [g.detach() for g in upstream]
+            if ctx.factors is not None:
+                shapes = zip(ctx.factors, ctx.shapes, strict=True)
+                ours = [(c * ours[0]).expand(shape) for c, shape in shapes]
             gradients = list(
                 ctx.engine.backward(ctx.reduction, scores, ctx.diagonal, ctx.state, ours)
             )
@@ -87,7 +98,7 @@ class _Recompute(torch.autograd.Function):
             marked = _Refuse.apply(ctx.name, len(given), *(gradients[k] for k in given), *sources)
             for k, g in zip(given, marked, strict=True):
                 gradients[k] = g
-        return None, None, None, None, None, *gradients, None
+        return None, None, None, None, None, None, *gradients, None
 
 
 def _detached(p: float | None, inputs: Sequence[Tensor | None]) -> PairwiseScores:
@@ -116,10 +127,18 @@ class _Refuse(torch.autograd.Function):
 
 
 def reduce_recomputed(
-    name: str, engine: Engine, reduction: Reduction, scores: PairwiseScores, diagonal: bool
-) -> tuple[Tensor, ...]:
-    """Return the values of a reduction, differentiable once in all floating inputs."""
+    name: str,
+    engine: Engine,
+    reduction: Reduction,
+    scores: PairwiseScores,
+    diagonal: bool,
+    factors: Sequence[float] | None,
+) -> Any:
+    """Return the values of a reduction, differentiable once in all floating inputs.
+
+    With ``factors`` return their `weighted_total` instead, whose graph is a single node.
+    """
     if scores.p is None and scores.row_scale is not None:
         scores = scores._replace(u=scores.u * scores.row_scale[:, None], row_scale=None)
     u, v, p, *rest = scores
-    return _Recompute.apply(name, engine, reduction, diagonal, p, u, v, *rest)
+    return _Recompute.apply(name, engine, reduction, diagonal, factors, p, u, v, *rest)
