@@ -152,8 +152,10 @@ def mean_infonce(scores: PairwiseScores, engine: str = "auto", *, both: bool) ->
         >>> mean_infonce(scores, engine="dense", both=True)
         tensor(0.1269)
     """
-    rows = len(scores.u)
-    factors = (0.5 / rows, 0.5 / len(scores.v), -1 / rows) if both else (1 / rows, -1 / rows)
+    rows, columns = len(scores.u), len(scores.v)
+    if both and rows != columns:
+        raise ValueError(f"v must have as many rows as u, got {columns} and {rows}")
+    factors = (0.5 / rows, 0.5 / rows, -1 / rows) if both else (1 / rows, -1 / rows)
     total: Tensor = _reduce(*_paired(scores, both), engine, diagonal=True, factors=factors)
     return total
 

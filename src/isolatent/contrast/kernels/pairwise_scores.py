@@ -89,7 +89,9 @@ def check_scores(scores: PairwiseScores) -> PairwiseScores:
             )
         if skip is not None and not _within(skip, -2, len(v)):
             raise ValueError(f"skip must be -1 or a column below {len(v)}, got {skip.tolist()}")
-    return scores if p is None else scores._replace(p=check_real("p", p, at_least=1))
+    if p is None or (type(p) is float and 1 <= p < math.inf):
+        return scores
+    return scores._replace(p=check_real("p", p, at_least=1))
 
 
 def _within(x: Tensor, above: float, below: float) -> bool:
@@ -141,6 +143,8 @@ def reduce_dense(
 
 
 def weighted_total(values: Sequence[Tensor], factors: Sequence[float]) -> Tensor:
-    """Return Σ_k c_k Σ_i x_ki of the values x_k of a reduction, with one factor c_k for each."""
-    first, *rest = (c * x.sum() for c, x in zip(factors, values, strict=True))
-    return sum(rest, first)
+    """Return Σ_i Σ_k c_k x_ki of values x_k of the same length, with one factor c_k for each."""
+    total = factors[0] * values[0]
+    for c, x in zip(factors[1:], values[1:], strict=True):
+        total = total.add(x, alpha=c)
+    return total.sum()

@@ -76,7 +76,6 @@ class _Recompute(torch.autograd.Function):
         ctx.save_for_backward(*inputs)
         if factors is None:
             return values
-        ctx.shapes = [x.shape for x in values]
         return weighted_total(values, factors)
 
     @staticmethod
@@ -86,9 +85,8 @@ class _Recompute(torch.autograd.Function):
         with torch.no_grad(), without_autocast(saved[0].device):
             scores = _detached(ctx.p, saved)
             ours = [g.detach() for g in upstream]
-            if ctx.factors is not None:
-                shapes = zip(ctx.factors, ctx.shapes, strict=True)
-                ours = [(c * ours[0]).expand(shape) for c, shape in shapes]
+            if ctx.factors is not None:  # of a sum over rows
+                ours = [(c * ours[0]).expand(len(scores.u)) for c in ctx.factors]
             gradients = list(
                 ctx.engine.backward(ctx.reduction, scores, ctx.diagonal, ctx.state, ours)
             )
