@@ -68,8 +68,13 @@ class Direction(NamedTuple):
     rows: Tensor  # (B, n)
     row_potential: Tensor | None  # (B,)
     row_scale: Tensor | None  # (B,)
-    positive: Tensor | None  # scores of the positive pairs (B,), where they are needed
+    positive: Tensor  # scores of the positive pairs (B,)
     negatives: list[Candidates]
+
+    @property
+    def side(self) -> Side:
+        """The rows as one side of their pairs."""
+        return Side(self.rows, self.row_potential, self.row_scale)
 
 
 def count_negatives(direction: Direction) -> int:
@@ -373,9 +378,9 @@ class ContrastiveLoss(nn.Module, ABC):
         if candidates.scale is not None:
             return self._reduce_columns(kernel, direction, candidates, times)
         if candidates.codes.ndim == 2:
-            return kernel(self._pairwise_scores(direction, candidates, times), self.engine)
+            return kernel(self._pairwise_scores(direction.side, candidates, times), self.engine)
         rows = Side(
-            *(None if x is None else x.unsqueeze(1) for x in direction[:3])  # type: ignore[arg-type]
+            *(None if x is None else x.unsqueeze(1) for x in direction.side)  # type: ignore[arg-type]
         )
         return own(times * self._pair_scores(rows, Side(candidates.codes, candidates.potential)))
 
@@ -395,9 +400,8 @@ class ContrastiveLoss(nn.Module, ABC):
         if candidates.skip is not None:
             skip = torch.full((rows,), -1, device=candidates.skip.device)
             skip[candidates.skip] = torch.arange(columns, device=skip.device)
-        turned = Direction(*candidates[:3], direction.positive, [])
         others = Candidates(direction.rows, direction.row_potential, None, skip)
-        scores = self._pairwise_scores(turned, others, times)
+        scores = self._pairwise_scores(Side(*candidates[:3]), others, times)
         if kernel is row_logsumexp:
             return both_logsumexp(scores, self.engine)[1]
         return kernel(scores, self.engine)
@@ -409,21 +413,21 @@ class ContrastiveLoss(nn.Module, ABC):
         """
         anchors, positives = self._sides(h, h_pos)
         own = torch.arange(len(h), device=h.device) if skip else None
-        return self._pairwise_scores(Direction(*anchors, None, []), Candidates(*positives, own))
+        return self._pairwise_scores(anchors, Candidates(*positives, own))
 
     def _pairwise_scores(
-        self, direction: Direction, candidates: Candidates, times: float = 1.0
+        self, rows: Side, candidates: Candidates, times: float = 1.0
     ) -> PairwiseScores:
-        a, b = direction.row_potential, candidates.potential
-        weights = self.coordinate_weights(candidates.codes.shape[-1], direction.rows)
+        a, b = rows.potential, candidates.potential
+        weights = self.coordinate_weights(candidates.codes.shape[-1], rows.codes)
         return PairwiseScores(
-            direction.rows,
+            rows.codes,
             candidates.codes,
             self.exponent,
             weights if times == 1 else times * weights,
             row_potential=a if a is None or times == 1 else times * a,
             column_potential=b if b is None or times == 1 else times * b,
-            row_scale=direction.row_scale,
+            row_scale=rows.scale,
             skip=candidates.skip,
         )
 
