@@ -5,7 +5,7 @@ Recordings have three factors behind 60 noisy channels. Spikes are Poisson count
 functions of 60 channels. The first sets of pairs are compared with a whitening that keeps every
 direction, the spikes with and without ``counts=True``.
 
-Run: python benchmarks/noisy_columns.py [--seeds 1] [--cases pixels ...] [--max-steps 1500]
+Run: python benchmarks/noisy_columns.py [--seeds 1] [--cases pixels ...] [--max-steps 1000]
 Writes results/benchmarks/noisy_columns.{json,md} after every fit. Fits that are there are not run
 again, unless the code or the number of steps has changed.
 """
@@ -31,6 +31,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import avg_pool2d, softplus
 
 import isolatent as iso
+from isolatent.checks import IsolatentWarning
 from isolatent.datasets import SpriteMixing
 from isolatent.encoders import Whitening
 from isolatent.experiments.program import program_digest
@@ -41,6 +42,7 @@ OUT = Path(__file__).parents[1] / "results/benchmarks/noisy_columns.json"
 BATCH_SIZE, TEST_ROWS = 512, 4000
 MEAN_COUNT = 3.0
 CHUNK = 4096
+SHOWN = {"directions": "d", "linear_r2": ".3f", "seconds": ".0f"}
 NOISY = "recording, relaxing, Gaussian, 60 channels at 20 dB, lag 1, 30000 rows"
 
 
@@ -133,7 +135,7 @@ def fit(case: str, way: str, seed: int, max_steps: int) -> dict[str, Any]:
     started = time.process_time()
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore", iso.IsolatentWarning)
+        warnings.simplefilter("ignore", IsolatentWarning)
         if way == "every direction":
             stack.enter_context(patch.object(Whitening, "fit_pairs", keep_all))
         model.fit(data.x, data.x_pos)
@@ -153,8 +155,8 @@ def write_report(fits: dict[str, dict[str, Any]]) -> None:
     lines = [
         "# Many columns, noise and counts",
         "",
-        "Written by `python benchmarks/noisy_columns.py`. R² of held-out factors by a linear map of",
-        "the codes, for each seed; seconds of CPU time for a fit.",
+        "Written by `python benchmarks/noisy_columns.py`. R² of held-out factors by a linear map",
+        "of the codes, for each seed; seconds of CPU time for a fit.",
         "",
         "| data | columns | first layer | directions | R² | seconds |",
         "|---|---|---|---|---|---|",
@@ -179,7 +181,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--cases", nargs="+", default=[""], help="beginnings of names")
-    parser.add_argument("--max-steps", type=int, default=1500)
+    parser.add_argument("--max-steps", type=int, default=1000)
     options = parser.parse_args()
     torch.set_num_threads(1)
     stored = json.loads(OUT.read_text()) if OUT.exists() else {}

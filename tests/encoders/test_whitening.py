@@ -39,6 +39,15 @@ def test_columns_that_vary_by_rounding_errors_are_ignored(generator):
     assert whitening(x).abs().max() < 10
 
 
+def test_a_column_with_few_digits_does_not_hide_directions_of_others(generator):
+    x = torch.randn(4000, 4, generator=generator)
+    x[:, 1] = x[:, 0] + 1e-3 * x[:, 1]
+    x[:, 3] += 1e5
+    whitening = Whitening(4).fit([x])
+    assert whitening.n_kept == 4
+    torch.testing.assert_close(torch.cov(whitening(x).T), torch.eye(4), atol=0.02, rtol=0)
+
+
 def test_all_directions_kept_is_zca_of_the_correlations(generator):
     x = torch.randn(4000, 5, generator=generator, dtype=torch.float64)
     x = x @ torch.randn(5, 5, generator=generator, dtype=torch.float64)

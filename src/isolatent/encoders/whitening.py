@@ -171,8 +171,8 @@ class Whitening(nn.Module):
         variances, axes = variances.flip(0), axes.flip(1)
         largest = float(variances[0])
         exact = self.n_features * torch.finfo(torch.float64).eps * largest
-        observed = float((rounding * scale).square().max())
-        kept = variances > ROUNDING**2 * max(exact, observed)
+        observed = axes.mT.square() @ (rounding * scale).square()  # of each direction
+        kept = variances > ROUNDING**2 * observed.clamp(min=exact)
         return scale, variances[kept].clamp(min=self.tolerance * largest), axes[:, kept]
 
     def _set(self, mean: Tensor, scale: Tensor, axes: Tensor, variances: Tensor) -> Self:
