@@ -48,10 +48,10 @@ class Whitening(nn.Module):
     larger than memory.
 
     Directions that vary by no more than rounding errors are dropped, and :meth:`fit_pairs` also
-    drops those that pairs do not share. Then the whitened data have fewer columns, the coordinates
-    along the ``n_kept`` directions that are left. Directions whose variance is below ``tolerance``
-    times the largest are divided by the square root of that floor, not by their own standard
-    deviation.
+    drops those that pairs do not share. Then the whitened data have fewer columns, coordinates in
+    the space of the ``n_kept`` directions that are left. Directions whose variance is below
+    ``tolerance`` times the largest are divided by the square root of that floor, not by their own
+    standard deviation.
 
     Args:
         n_features: Observed dimensions m.
@@ -179,9 +179,21 @@ class Whitening(nn.Module):
         matrix = scale[:, None] * axes * variances.rsqrt()
         if len(variances) == self.n_features:
             matrix = matrix @ axes.mT  # the whitened data that are closest to the data
+        else:
+            # Along principal directions themselves, training loses factors: each input would be one
+            # direction, and steps of Adam are equally large for all inputs.
+            largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))
+            matrix = matrix * largest.sign() @ _rotation(len(variances))
         self.mean.copy_(mean)
         self.matrix = matrix.to(self.matrix.device, self.matrix.dtype)
         return self
+
+
+def _rotation(n: int) -> Tensor:
+    """Return a fixed orthogonal matrix without a preferred direction."""
+    generator = torch.Generator().manual_seed(0)
+    normal = torch.randn(n, n, generator=generator, dtype=torch.float64, device="cpu")
+    return torch.linalg.qr(normal)[0]
 
 
 class _Moments:
