@@ -325,3 +325,43 @@ def test_one_component_has_a_table_of_one_code(isolatent, recording, tmp_path):
     assert done.code == 0, done.err
     assert "axes: one code is one axis\n" in done.out
     assert "  0     {0}    1.00 " in done.out
+
+
+def test_dropped_directions_are_shown(isolatent, tmp_path):
+    rng = np.random.default_rng(0)
+    z, mixing = rng.normal(size=(500, 2)), rng.normal(size=(2, 30))
+    x, x_pos = (np.exp(z @ mixing / 3) for _ in "ab")
+    np.savez(tmp_path / "spikes.npz", x=rng.poisson(x), x_pos=rng.poisson(x_pos))
+    out = tmp_path / "model"
+    done = isolatent(
+        *(
+            "fit",
+            tmp_path / "spikes.npz",
+            "--counts",
+            "--n-components",
+            "2",
+            "--space",
+            "euclidean",
+        ),
+        *("--space", "euclidean", *QUICK, "--out", out),
+    )
+    assert done.code == 0, done.err
+    model = ContrastiveICA.load(out)
+    line = f"kept {model.n_directions_} of 30 directions"
+    assert model.counts
+    assert model.n_directions_ < 30
+    assert line in done.out
+    done = isolatent("info", out)
+    assert line in done.out
+    assert "counts       transformed by" in done.out
+
+
+def test_of_all_directions_nothing_is_said(isolatent, files, tmp_path):
+    done = isolatent("fit", files / "pairs.npz", *QUICK, "--out", tmp_path / "model")
+    assert " directions" not in done.out
+
+
+def test_negative_counts_are_refused(isolatent, files, tmp_path):
+    done = isolatent("fit", files / "pairs.npz", "--counts", *QUICK, "--out", tmp_path / "model")
+    assert done.code != 0
+    assert "must not be negative" in done.err

@@ -54,6 +54,32 @@ def save_and_compare(model, directory, x, **modules):
     return loaded
 
 
+def noisy_channels():
+    """Return pairs of 30 channels that share two factors, with independent noise."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(400, 2))
+    mixing = rng.normal(size=(2, 30))
+    return [
+        (z + 0.1 * rng.normal(size=z.shape)) @ mixing + rng.normal(size=(400, 30)) for _ in "ab"
+    ]
+
+
+def test_a_model_with_fewer_directions_than_columns(tmp_path):
+    x, x_pos = noisy_channels()
+    model = fitted(x, x_pos)
+    assert 2 <= model.n_directions_ < 20
+    assert save_and_compare(model, tmp_path, x).n_directions_ == model.n_directions_
+    assert fitted().n_directions_ == 3
+
+
+def test_a_model_of_counts(tmp_path):
+    x, x_pos = (np.random.default_rng(2).poisson(np.exp(part / 3)) for part in noisy_channels())
+    model = fitted(x, x_pos, counts=True)
+    loaded = save_and_compare(model, tmp_path, x)
+    with pytest.raises(ValueError, match="X must not be negative with counts=True, got -1"):
+        loaded.transform(x - 1.0 - x.min())
+
+
 BELIEFS = [
     {},
     {"space": "box", "conditional": "laplace", "lag": (1, 3)},

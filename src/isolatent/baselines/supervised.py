@@ -20,7 +20,7 @@ from isolatent.encoders import Whitening
 from isolatent.pairs import Batch, KnownPairs, PairSource, WorldPairs, check_rows_finite
 from isolatent.theory import Beliefs
 from isolatent.training import NetworkEstimator, Recipe, Step, Training
-from isolatent.training.assembly import build_encoder
+from isolatent.training.assembly import WHITENED, build_encoder, saved_whitening
 from isolatent.training.devices import Processes
 from isolatent.training.engine import WeightAverage
 from isolatent.training.observations import is_source
@@ -148,10 +148,8 @@ class SupervisedEncoder(NetworkEstimator):
         sample = points.sample(HELD_OUT_POINTS if images else WHITENING_POINTS, generator)
         with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
             torch.manual_seed(seed)
-            encoder = self._build()
-        for module in encoder.modules():
-            if isinstance(module, Whitening):
-                module.fit([sample.x])
+            whitens = self.encoder in WHITENED and sample.x.ndim == 2
+            encoder = self._build(Whitening(sample.x.shape[1]).fit([sample.x]) if whitens else None)
         training = _SupervisedTraining(encoder, recipe, generator, processes=processes)
         training.rescale = _rescaling(Beliefs(self.space).head, sample.x_pos)
         return training, points, held_out
@@ -196,13 +194,15 @@ class SupervisedEncoder(NetworkEstimator):
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         self.error_ = float(tensors.pop("error"))
         self.history_ = steps_from_tensor(tensors.pop("history"))
-        self.encoder_ = self._build().eval()
-        self.encoder_.load_state_dict(
-            {key.removeprefix("encoder."): value for key, value in tensors.items()}
-        )
+        state = {key.removeprefix("encoder."): value for key, value in tensors.items()}
+        self.encoder_ = self._build(saved_whitening(state, self._shape)).eval()
+        self.encoder_.load_state_dict(state)
 
-    def _build(self) -> nn.Module:
-        return build_encoder(self.encoder, self._shape, Beliefs(self.space), self.n_components)
+    def _build(self, whitening: Whitening | None) -> nn.Module:
+        beliefs = Beliefs(self.space)
+        return build_encoder(
+            self.encoder, self._shape, beliefs, self.n_components, whitening=whitening
+        )
 
 
 class _SupervisedTraining(Training):

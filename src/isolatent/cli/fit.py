@@ -27,14 +27,21 @@ if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA, Step
 
-__all__ = ["check_out", "describe_axes", "describe_gains", "fit", "is_first_process"]
+__all__ = [
+    "check_out",
+    "describe_axes",
+    "describe_directions",
+    "describe_gains",
+    "fit",
+    "is_first_process",
+]
 
 MAX_DEFAULT_COMPONENTS = 10
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
 PARAMETERS = (
-    *("space", "marginal", "conditional", "p", "loss", "random_state"),
+    *("space", "marginal", "conditional", "p", "loss", "counts", "random_state"),
     *("accelerator", "devices", "num_nodes"),
 )
 
@@ -102,6 +109,10 @@ def fit(
             "[default: auto if nothing is declared, else none]"
         ),
     ] = None,
+    counts: Annotated[
+        bool,
+        typer.Option("--counts", help="The data are counts, such as spikes: transform them first."),
+    ] = False,
     random_state: RandomState = 0,
     out: Annotated[
         Path, typer.Option(help="Directory for the model, its checkpoints and its report.")
@@ -170,10 +181,22 @@ def fit(
                 (out / "log.csv").unlink(missing_ok=True)
             last = model.history_[-1]
             typer.echo(f"guarantee: {model.guarantee_}")
-            for line in (*describe_gains(model), *describe_axes(model)):
+            for line in (
+                *describe_directions(model),
+                *describe_gains(model),
+                *describe_axes(model),
+            ):
                 typer.echo(line)
             typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
             _write_report(model, observed, data, out)
+
+
+def describe_directions(model: ContrastiveICA) -> list[str]:
+    """Return a line about directions of the data that were dropped, none if all were kept."""
+    kept, columns = model.n_directions_, model.n_features_in_
+    if kept == columns:
+        return []
+    return [f"kept {kept} of {columns} directions: the others are noise or rounding errors"]
 
 
 def describe_gains(model: ContrastiveICA) -> list[str]:

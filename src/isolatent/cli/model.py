@@ -24,7 +24,7 @@ from isolatent.cli.app import (
     check_writable,
     interruptible,
 )
-from isolatent.cli.fit import describe_axes, describe_gains
+from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
 from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
@@ -123,7 +123,11 @@ def info(model: Model) -> None:
     size = sum((model / name).stat().st_size for name in ("model.json", "model.safetensors"))
     typer.echo(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
     typer.echo(f"guarantee: {fitted.guarantee_}")
-    for line in (*describe_gains(fitted), *describe_axes(fitted)):
+    for line in (
+        *describe_directions(fitted),
+        *describe_gains(fitted),
+        *describe_axes(fitted),
+    ):
         typer.echo(line)
 
 
@@ -259,6 +263,8 @@ def _facts(model: ContrastiveICA) -> dict[str, str]:
     names = getattr(model, "feature_names_in_", None)
     if names is not None:
         facts["columns"] = ", ".join(map(str, names))
+    if model.counts:
+        facts["counts"] = "transformed by 2 √(x + 3/8)"
     facts["loss"] = str(model.loss)
     if model.relaxed_ or model.gains_:
         used = ", ".join(model.relaxed_) or "none"

@@ -13,10 +13,11 @@ from isolatent.encoders.networks import (
     ResidualEncoder,
     SphereHead,
 )
-from isolatent.encoders.whitening import Whitening
+from isolatent.encoders.whitening import Anscombe, Whitening
 
 __all__ = [
     "MLP",
+    "Anscombe",
     "Axes",
     "BoxHead",
     "ConvEncoder",

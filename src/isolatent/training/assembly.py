@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from isolatent.contrast import (
 )
 from isolatent.encoders import (
     MLP,
+    Anscombe,
     BoxHead,
     ConvEncoder,
     PaperMLP,
@@ -46,6 +47,7 @@ from isolatent.training.relaxations import attach, needs_potentials, relaxations
 __all__ = [
     "ENCODERS",
     "LOSS_CLASSES",
+    "WHITENED",
     "build_encoder",
     "build_loss",
     "build_saturated_loss",
@@ -55,12 +57,15 @@ __all__ = [
     "learned_weights",
     "learns_size",
     "may_lose_factors",
+    "saved_whitening",
     "weight_errors_of",
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
 CONV_SIZE, MIN_IMAGE_SIZE = 64, 16  # pixels of a side: what "conv" takes, the least for the others
 ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
+WHITENING_TENSORS = ("0.matrix", "1.matrix")  # without and with a transformation of counts
+WHITENED = ("mlp",)  # encoders whose first layer is estimated from pairs
 LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
     "aninfonce": AnInfoNCE,
@@ -79,6 +84,8 @@ def build_encoder(
     beliefs: Beliefs,
     n_components: int,
     factor_scale: bool = False,
+    whitening: Whitening | None = None,
+    counts: bool = False,
 ) -> nn.Module:
     """Build an encoder by name, for observations of a shape, with the head of the space.
 
@@ -88,6 +95,8 @@ def build_encoder(
         beliefs: What is believed about the world.
         n_components: Number of codes.
         factor_scale: Whether each code may get a weight of its own, besides by the beliefs.
+        whitening: First layer of ``"mlp"``; by default one that keeps all directions.
+        counts: Whether observations are counts, which are transformed first.
     """
     check_one_of("encoder", name, ENCODERS)
     images = name in IMAGE_ENCODERS
@@ -104,7 +113,10 @@ def build_encoder(
         layers = [PaperMLP(shape[0], n_components)]
     else:
         width = max(MIN_WIDTH, WIDTH_PER_CODE * n_components)
-        layers = [Whitening(shape[0]), MLP(shape[0], n_components, hidden=(width, width))]
+        first = Whitening(shape[0]) if whitening is None else whitening
+        layers = [first, MLP(first.n_kept, n_components, hidden=(width, width))]
+    if counts:
+        layers.insert(0, Anscombe())
     if beliefs.head == "sphere":
         layers.append(SphereHead())
         weighted = factor_scale or beliefs.similarity == "weighted"
@@ -114,6 +126,17 @@ def build_encoder(
         straightening = Straightening(n_components, beliefs.exponent or 2.0)
         layers += [BoxHead(learn_bound=False), straightening]
     return nn.Sequential(*layers)
+
+
+def saved_whitening(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Whitening | None:
+    """Return a whitening with as many directions as the one that an encoder was saved with.
+
+    Args:
+        tensors: State of the encoder.
+        shape: Shape of an observation.
+    """
+    matrices = [tensor for name, tensor in tensors.items() if name in WHITENING_TENSORS]
+    return Whitening(shape[0], n_kept=matrices[0].shape[1]) if matrices else None
 
 
 def _check_image_size(name: str, shape: tuple[int, ...]) -> None:

@@ -29,11 +29,12 @@ from isolatent.contrast import (
     SaturatedInfoNCE,
     SphereMoments,
 )
-from isolatent.encoders import PrincipalAxes, Whitening
+from isolatent.encoders import Anscombe, PrincipalAxes, Whitening
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import (
+    WHITENED,
     build_encoder,
     build_loss,
     build_saturated_loss,
@@ -472,8 +473,9 @@ def set_up(
     relax: Any = (),
     processes: Processes | None = None,
     holds_out: bool = True,
+    counts: bool = False,
 ) -> Setup:
-    """Hold pairs out, build encoder and loss, and estimate the whitening."""
+    """Hold pairs out, estimate the whitening, and build encoder and loss."""
     relaxed = check_relax(relax)
     generator = Generator().manual_seed(seed)
     every = source
@@ -484,9 +486,15 @@ def set_up(
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
         torch.manual_seed(seed)
         if isinstance(encoder, str):
-            factor_scale = "factor_scale" in (relaxed or ())
+            whitening = None
+            if encoder in WHITENED and x.ndim == 2:
+                whitening = Whitening(x.shape[1]).to(_training_dtype(x))
+                _fit_whitening(whitening, source, n_components, generator, counts)
             network = build_encoder(
-                encoder, tuple(x.shape[1:]), beliefs, n_components, factor_scale
+                *(encoder, tuple(x.shape[1:]), beliefs, n_components),
+                factor_scale="factor_scale" in (relaxed or ()),
+                whitening=whitening,
+                counts=counts,
             )
             network.to(_training_dtype(x))
         else:
@@ -503,13 +511,6 @@ def set_up(
             if relaxed:
                 check_relaxable(relaxed, objective)
                 attach(objective, relaxed, n_components)  # type: ignore[arg-type]
-        if isinstance(encoder, str):
-            for module in network.modules():
-                if isinstance(module, Whitening):
-                    draws = range(WHITENING_BATCHES)
-                    module.fit(
-                        Batch.of(source.sample(WHITENING_BATCH_SIZE, generator)).x for _ in draws
-                    )
         codes = _first_codes(network, x)
     if codes.shape != (2, n_components):
         raise ValueError(
@@ -549,6 +550,36 @@ def set_up(
     )
     check_batch(first, objective)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
+
+
+def _fit_whitening(
+    whitening: Whitening,
+    source: PairSource,
+    n_components: int,
+    generator: Generator,
+    counts: bool,
+) -> None:
+    """Estimate a whitening, by pairs if there are enough of them for two disjoint sets."""
+    transformed: nn.Module = Anscombe() if counts else nn.Identity()
+
+    def draw(part: PairSource, batches: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for _ in range(batches):
+            batch = Batch.of(part.sample(WHITENING_BATCH_SIZE, generator))
+            yield transformed(batch.x), transformed(batch.x_pos)
+
+    parts: tuple[PairSource, PairSource] | None = (source, source)
+    n_pairs = WHITENING_BATCHES * WHITENING_BATCH_SIZE
+    if isinstance(source, FinitePairSource):
+        n_pairs = min(n_pairs, len(source))
+        try:
+            parts = source.split(0.5, generator)
+        except SplitError:
+            parts = None
+    if parts is None or whitening.n_features <= n_components:
+        whitening.fit(x for x, _ in draw(source, WHITENING_BATCHES))
+        return
+    first, second = (draw(part, WHITENING_BATCHES // 2) for part in parts)
+    whitening.fit_pairs(first, second, n_components, n_pairs)
 
 
 def _has_potentials(loss: nn.Module) -> bool:

@@ -19,7 +19,7 @@ from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import ContrastiveLoss
-from isolatent.encoders import Axes, LinearAxes
+from isolatent.encoders import Axes, LinearAxes, Whitening
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import ArrayPairs, Batch, FinitePairSource, PairSource, SeriesPairs
 from isolatent.theory import Beliefs, Guarantee
@@ -34,6 +34,7 @@ from isolatent.training.assembly import (
     head_of,
     learned_weights,
     learns_size,
+    saved_whitening,
     weight_errors_of,
 )
 from isolatent.training.axis_search import (
@@ -126,6 +127,10 @@ class ContrastiveICA(NetworkEstimator):
             `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a CPU),
             ``"residual"`` (images), or any module that maps observations to codes
             (N, n_components).
+        counts: Whether observations are counts, such as spikes in a bin or photons: none is
+            negative. Each is replaced by 2 √(x + 3/8), see :class:`isolatent.encoders.Anscombe`,
+            whose noise is equally large everywhere if the counts are Poisson. For an encoder given
+            by name.
         lag: For recordings: largest number of rows between an anchor and its positive, or the
             smallest and the largest.
         recipe: Settings of the training, a :class:`Recipe`; None for the defaults.
@@ -150,6 +155,8 @@ class ContrastiveICA(NetworkEstimator):
             None if none were looked for.
         dynamics_: Matrix, time scales and periods of the codes with their intervals, an
             :class:`isolatent.encoders.Dynamics`, where axes were looked for by dynamics.
+        n_directions_: Number of directions of X that the encoder sees, after those of noise were
+            dropped, see :class:`isolatent.encoders.Whitening`; ``n_features_in_`` if none were.
         history_: A :class:`isolatent.training.Step` for each step, with its loss.
         n_features_in_: Number of observed dimensions.
         feature_names_in_: Names of the columns, if X had some.
@@ -175,6 +182,7 @@ class ContrastiveICA(NetworkEstimator):
     relax: str | Sequence[str] = DEFAULT
     axes: str | None = DEFAULT
     encoder: str | nn.Module = "mlp"
+    counts: bool = False
     lag: int | Sequence[int] = 1
     recipe: Recipe | None = None
 
@@ -296,6 +304,14 @@ class ContrastiveICA(NetworkEstimator):
     def declaration(self) -> str:
         """What is declared about the world, in words."""
         return str(self._beliefs()) if self._declares else "nothing declared"
+
+    @property
+    def n_directions_(self) -> int:
+        check_is_fitted(self, "encoder_")
+        for module in self.encoder_.modules():
+            if isinstance(module, Whitening):
+                return module.n_kept
+        return self.n_features_in_
 
     def code_module(self) -> nn.Module:
         check_is_fitted(self, "encoder_")
@@ -462,6 +478,12 @@ class ContrastiveICA(NetworkEstimator):
                 raise ValueError("potentials must be None when loss is a module: it brings its own")
         if not isinstance(self.encoder, nn.Module):
             check_one_of("encoder", self.encoder, ENCODERS)
+        if not isinstance(self.counts, bool | np.bool_):
+            raise TypeError(f"counts must be True or False, got {self.counts!r}")
+        if self.counts and isinstance(self.encoder, nn.Module):
+            raise ValueError(
+                "counts must be False when encoder is a module: begin it with encoders.Anscombe()"
+            )
         return recipe, beliefs
 
     def _check_order(self, source: PairSource) -> None:
@@ -483,7 +505,8 @@ class ContrastiveICA(NetworkEstimator):
         """Return the parameters that must be the same for a run to be the same."""
         names = (
             *("n_components", "space", "marginal", "conditional", "p"),
-            *("loss", "potentials", "relax", "axes", "encoder", "lag", "precision"),
+            *("loss", "potentials", "relax", "axes", "encoder", "counts", "lag"),
+            "precision",
         )
         return {name: getattr(self, name) for name in names} | {"recipe": recipe.to_dict()}
 
@@ -494,6 +517,8 @@ class ContrastiveICA(NetworkEstimator):
             if len(constant):
                 names = getattr(self, "feature_names_in_", np.arange(array.shape[1]))[constant]
                 raise ValueError(f"X must vary in every column, but {[*names]} are constant")
+        if self.counts and not isinstance(array, np.memmap) and array.size and array.min() < 0:
+            raise ValueError(f"X must not be negative with counts=True, got {array.min():g}")
         return array
 
     def _set_up(
@@ -519,6 +544,7 @@ class ContrastiveICA(NetworkEstimator):
             relax=AUTO if relaxed is None and not partial else relaxed or (),
             processes=processes,
             holds_out=not partial,
+            counts=bool(self.counts),
         )
         self._set_shape(run.shape)
         self._check_size()
@@ -675,12 +701,14 @@ class ContrastiveICA(NetworkEstimator):
     def _restore(self, tensors: dict[str, Tensor]) -> None:
         self.history_ = steps_from_tensor(tensors["history"])
         if isinstance(self.encoder, str):
+            encoder = {
+                k.removeprefix("encoder."): v for k, v in tensors.items() if k.startswith("encoder")
+            }
             self.encoder_ = build_encoder(
-                self.encoder,
-                self._shape,
-                self.beliefs_,
-                self.n_components,
-                "factor_scale" in self.relaxed_,
+                *(self.encoder, self._shape, self.beliefs_, self.n_components),
+                factor_scale="factor_scale" in self.relaxed_,
+                whitening=saved_whitening(encoder, self._shape),
+                counts=bool(self.counts),
             ).to(self._dtype)
         else:
             self.encoder_ = deepcopy(self.encoder)
