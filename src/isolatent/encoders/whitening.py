@@ -180,8 +180,8 @@ class Whitening(nn.Module):
         if len(variances) == self.n_features:
             matrix = matrix @ axes.mT  # the whitened data that are closest to the data
         else:
-            # Along principal directions themselves, training loses factors: each input would be one
-            # direction, and steps of Adam are equally large for all inputs.
+            # Along principal directions themselves training was seen to lose factors (R² of .67
+            # instead of .99 with 60 channels at 20 dB); a fixed rotation cures it.
             largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))
             matrix = matrix * largest.sign() @ _rotation(len(variances))
         self.mean.copy_(mean)
