@@ -33,6 +33,7 @@ from isolatent.contrast import (
 )
 from isolatent.encoders import (
     MLP,
+    Anscombe,
     BoxHead,
     ConvEncoder,
     LinearAxes,
@@ -73,6 +74,7 @@ LOSSES = [
 ON_CODES = [
     *[lambda: ConstantPotential(), lambda: NetworkPotential(N), lambda: MLP(N, N)],
     *[lambda: PaperMLP(N, N), lambda: BoxHead(), lambda: SphereHead(2.0), lambda: Whitening(N)],
+    Anscombe,
     *[lambda: PrincipalAxes(N), lambda: Straightening(N), lambda: AnchorScale(N)],
     lambda: LinearAxes(N),
     *[lambda: LinearDynamics(N), lambda: NetworkDynamics(N)],

@@ -11,14 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_real
-from isolatent.contrast.contrastive_loss import (
-    ContrastiveLoss,
-    Direction,
-    count_negatives,
-    mean_of,
-)
+from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
 from isolatent.contrast.distributed import Counts, average_value, count_rows, gather_rows
-from isolatent.contrast.kernels import both_logsumexp
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 from isolatent.encoders.calibration import log_sphere_density
 
@@ -205,8 +199,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:
             return super()._value(h, h_pos, None, counts)
-        sums = both_logsumexp(self._scores_across(h, h_pos, skip=True), self.engine)
-        return mean_of(sums).mean() - math.log(len(h) - 1)
+        rows, columns = self._both_logsumexp(self._directions(h, h_pos, None), skip=True)
+        return 0.5 * (rows + columns).mean() - math.log(len(h) - 1)
 
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))

@@ -154,8 +154,7 @@ class Training(ABC):
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
         value = self.loss(batch)
-        for parameter in self.parameters:  # without the bookkeeping of zero_grad
-            parameter.grad = None
+        self.optimiser.zero_grad()
         value.backward()
         average_gradients(self.parameters, self.processes)
         # The mean, so that all processes have the same history, and raise an error together.

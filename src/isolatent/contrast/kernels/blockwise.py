@@ -69,18 +69,12 @@ def _terms(scores: PairwiseScores, rows: slice) -> Tensor:
 
 def _scores(scores: PairwiseScores, rows: slice, terms: Tensor) -> Tensor:
     """Return the scores of one tile of rows; without a `row_scale`, `terms` are overwritten."""
-    _, _, _, _, a, b, m, _ = scores
+    _, _, _, _, a, b, m, skip = scores
     s = terms if m is None else terms * m[rows, None]
     if a is not None:
         s.sub_(a[rows, None])
     if b is not None:
         s.sub_(b)
-    return s
-
-
-def _exclude_(scores: PairwiseScores, rows: slice, s: Tensor) -> Tensor:
-    """Return the scores of one tile of rows with -inf for the pairs left out, overwriting them."""
-    skip = scores.skip
     if skip is not None:  # gather and scatter: no mask of the size of s, no wait for a GPU
         column = skip[rows, None].clamp_min(0)
         kept = s.gather(1, column).masked_fill_(skip[rows, None] >= 0, -torch.inf)
@@ -95,21 +89,15 @@ def _absorb(s: Tensor, dim: int, top: Tensor, total: Tensor) -> tuple[Tensor, Te
     return new, total * (top - new).exp() + more
 
 
-def forward(
-    reduction: Reduction, scores: PairwiseScores, diagonal: bool
-) -> tuple[tuple[Tensor, ...], State]:
+def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor, ...], State]:
     """Return the reduced values and the state for `backward`."""
     rows, columns = len(scores.u), len(scores.v)
     # The initial top is finite, so that a row without columns has no inf - inf.
     lowest = torch.finfo(scores.u.dtype).min
     top, total = scores.u.new_full((rows,), lowest), scores.u.new_zeros(rows)
     column_top, column_total = scores.u.new_full((columns,), lowest), scores.u.new_zeros(columns)
-    positive = [scores.u.new_empty(rows)] if diagonal else []
     for tile in _tiles(scores):
         s = _scores(scores, tile, _terms(scores, tile))
-        for part in positive:
-            part[tile] = s.diagonal(tile.start)
-        s = _exclude_(scores, tile, s)
         if reduction == "row_softplus":
             total[tile] = torch.logaddexp(s, s.new_zeros(())).sum(1)
             continue
@@ -118,11 +106,9 @@ def forward(
             column_top, column_total = _absorb(s, 0, column_top, column_total)
     state = State(top, total, column_top, column_total)
     if reduction == "row_softplus":
-        return (total, *positive), state
-    values = [top + total.log()]
-    if reduction == "both_logsumexp":
-        values.append(column_top + column_total.log())
-    return (*values, *positive), state
+        return (total,), state
+    values = (top + total.log(), column_top + column_total.log())
+    return (values if reduction == "both_logsumexp" else values[:1]), state
 
 
 def _quotient(g: Tensor, total: Tensor) -> Tensor:
@@ -146,11 +132,7 @@ def _slopes_(
 
 
 def backward(
-    reduction: Reduction,
-    scores: PairwiseScores,
-    diagonal: bool,
-    state: State,
-    upstream: Sequence[Tensor],
+    reduction: Reduction, scores: PairwiseScores, state: State, upstream: Sequence[Tensor]
 ) -> Gradients:
     """Return the gradients to all inputs, computed one tile at a time."""
     u, v, p, w, a, b, m, _ = scores
@@ -158,10 +140,7 @@ def backward(
     ga, gb, gm = u.new_zeros(len(u)), u.new_zeros(len(v)), u.new_zeros(len(u))
     for rows in _tiles(scores):
         terms = _terms(scores, rows)
-        s = _exclude_(scores, rows, _scores(scores, rows, terms))
-        c = _slopes_(reduction, s, rows, state, upstream)
-        if diagonal:
-            c.diagonal(rows.start).add_(upstream[-1][rows])
+        c = _slopes_(reduction, _scores(scores, rows, terms), rows, state, upstream)
         ga[rows] = -c.sum(1)
         gb -= c.sum(0)
         if m is not None:

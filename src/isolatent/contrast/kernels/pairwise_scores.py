@@ -6,8 +6,6 @@ other engines are tested against.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,14 +13,7 @@ from torch import Tensor
 
 from isolatent.checks import check_real
 
-__all__ = [
-    "PairwiseScores",
-    "Reduction",
-    "check_scores",
-    "dense_scores",
-    "reduce_dense",
-    "weighted_total",
-]
+__all__ = ["PairwiseScores", "Reduction", "check_scores", "dense_scores", "reduce_dense"]
 
 Reduction = Literal["row_logsumexp", "row_softplus", "both_logsumexp"]
 
@@ -80,33 +71,23 @@ def check_scores(scores: PairwiseScores) -> PairwiseScores:
         if x.device != u.device:
             raise ValueError(f"{name} must be on u's device '{u.device}', got '{x.device}'")
     if u.device.type == "cpu":  # reading values from another device would wait for it
-        if weights is not None and not _within(weights, 0, math.inf):
+        if weights is not None and not bool(((weights > 0) & weights.isfinite()).all()):
             raise ValueError(f"weights must be positive and finite, got {weights.tolist()}")
-        if row_scale is not None and not _within(row_scale, 0, math.inf):
-            row = int((~((row_scale > 0) & row_scale.isfinite())).nonzero()[0])
-            raise ValueError(
-                f"row_scale must be positive and finite, got {row_scale[row].item()} at {row}"
-            )
-        if skip is not None and not _within(skip, -2, len(v)):
+        if row_scale is not None:
+            bad = ~((row_scale > 0) & row_scale.isfinite())
+            if bool(bad.any()):
+                row = int(bad.nonzero()[0])
+                raise ValueError(
+                    f"row_scale must be positive and finite, got {row_scale[row].item()} at {row}"
+                )
+        if skip is not None and not bool(((skip >= -1) & (skip < len(v))).all()):
             raise ValueError(f"skip must be -1 or a column below {len(v)}, got {skip.tolist()}")
-    if p is None or (type(p) is float and 1 <= p < math.inf):
-        return scores
-    return scores._replace(p=check_real("p", p, at_least=1))
-
-
-def _within(x: Tensor, above: float, below: float) -> bool:
-    """Return whether all numbers are in an open interval; nan is not."""
-    least, largest = x.detach().aminmax()
-    return above < least.item() and largest.item() < below
+    return scores if p is None else scores._replace(p=check_real("p", p, at_least=1))
 
 
 def dense_scores(scores: PairwiseScores) -> Tensor:
     """Return all scores (B, M), with -inf for the pairs left out."""
-    return _left_out(_all_scores(scores), scores.skip)
-
-
-def _all_scores(scores: PairwiseScores) -> Tensor:
-    u, v, p, weights, row_potential, column_potential, row_scale, _ = scores
+    u, v, p, weights, row_potential, column_potential, row_scale, skip = scores
     w = torch.ones_like(u[0]) if weights is None else weights
     s = (w * u) @ v.mT if p is None else -(w * (u[:, None] - v).abs() ** p).sum(-1)
     if row_scale is not None:
@@ -115,36 +96,17 @@ def _all_scores(scores: PairwiseScores) -> Tensor:
         s = s - row_potential[:, None]
     if column_potential is not None:
         s = s - column_potential
+    if skip is not None:
+        left_out = skip[:, None] == torch.arange(len(v), device=v.device)
+        s = s.masked_fill(left_out, -torch.inf)  # its gradient is 0, also in an empty row
     return s
 
 
-def _left_out(s: Tensor, skip: Tensor | None) -> Tensor:
-    if skip is None:
-        return s
-    left_out = skip[:, None] == torch.arange(s.shape[1], device=s.device)
-    return s.masked_fill(left_out, -torch.inf)  # its gradient is 0, also in an empty row
-
-
-def reduce_dense(
-    reduction: Reduction, scores: PairwiseScores, diagonal: bool
-) -> tuple[Tensor, ...]:
-    """Return the reduced values, differentiable any number of times.
-
-    With ``diagonal`` the scores s_ii follow, whether or not they are left out of the sums.
-    """
-    s = _all_scores(scores)
-    positive = (s.diagonal(),) if diagonal else ()
-    s = _left_out(s, scores.skip)
-    if reduction == "row_softplus":  # softplus(s) = log(e^s + 1)
-        return torch.logaddexp(s, torch.zeros_like(s)).sum(1), *positive
+def reduce_dense(reduction: Reduction, scores: PairwiseScores) -> tuple[Tensor, ...]:
+    """Return the reduced values, differentiable any number of times."""
+    s = dense_scores(scores)
+    if reduction == "row_softplus":
+        return (torch.logaddexp(s, torch.zeros_like(s)).sum(1),)  # softplus(s) = log(e^s + 1)
     if reduction == "row_logsumexp":
-        return s.logsumexp(1), *positive
-    return s.logsumexp(1), s.logsumexp(0), *positive
-
-
-def weighted_total(values: Sequence[Tensor], factors: Sequence[float]) -> Tensor:
-    """Return Σ_i Σ_k c_k x_ki of values x_k of the same length, with one factor c_k for each."""
-    total = factors[0] * values[0]
-    for c, x in zip(factors[1:], values[1:], strict=True):
-        total = total.add(x, alpha=c)
-    return total.sum()
+        return (s.logsumexp(1),)
+    return s.logsumexp(1), s.logsumexp(0)

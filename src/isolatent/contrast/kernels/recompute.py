@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from isolatent.contrast.kernels.pairwise_scores import (
-    PairwiseScores,
-    Reduction,
-    weighted_total,
-)
+from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 
-__all__ = ["Engine", "Gradients", "reduce_recomputed", "without_autocast"]
+__all__ = ["Engine", "Gradients", "reduce_recomputed"]
 
 
 class Gradients(NamedTuple):
@@ -36,26 +31,14 @@ class Engine(Protocol):
     """
 
     def forward(
-        self, reduction: Reduction, scores: PairwiseScores, diagonal: bool
+        self, reduction: Reduction, scores: PairwiseScores
     ) -> tuple[tuple[Tensor, ...], Any]:
-        """Return the reduced values, the scores s_ii if asked for, and the state for `backward`."""
+        """Return the reduced values and the state for `backward`."""
 
     def backward(
-        self,
-        reduction: Reduction,
-        scores: PairwiseScores,
-        diagonal: bool,
-        state: Any,
-        upstream: Sequence[Tensor],
+        self, reduction: Reduction, scores: PairwiseScores, state: Any, upstream: Sequence[Tensor]
     ) -> Gradients:
         """Return gradients, given those of the values; must leave the state as it was."""
-
-
-def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Return a context in which autocast is off, which takes time only where it is on."""
-    if device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
-        return nullcontext()
-    return torch.autocast(device.type, enabled=False)
 
 
 class _Recompute(torch.autograd.Function):
@@ -65,38 +48,29 @@ class _Recompute(torch.autograd.Function):
         name: str,
         engine: Engine,
         reduction: Reduction,
-        diagonal: bool,
-        factors: Sequence[float] | None,
         p: float | None,
         *inputs: Tensor | None,
     ) -> Any:
-        values, ctx.state = engine.forward(reduction, _detached(p, inputs), diagonal)
-        ctx.name, ctx.engine, ctx.p = name, engine, p
-        ctx.reduction, ctx.diagonal, ctx.factors = reduction, diagonal, factors
+        values, ctx.state = engine.forward(reduction, _detached(p, inputs))
+        ctx.name, ctx.engine, ctx.reduction, ctx.p = name, engine, reduction, p
         ctx.save_for_backward(*inputs)
-        if factors is None:
-            return values
-        return weighted_total(values, factors)
+        return values
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         saved = ctx.saved_tensors
         # Scores must come out as they did in the forward pass, in full precision.
-        with torch.no_grad(), without_autocast(saved[0].device):
+        with torch.no_grad(), torch.autocast(saved[0].device.type, enabled=False):
             scores = _detached(ctx.p, saved)
             ours = [g.detach() for g in upstream]
-            if ctx.factors is not None:  # of a sum over rows
-                ours = [(c * ours[0]).expand(len(scores.u)) for c in ctx.factors]
-            gradients = list(
-                ctx.engine.backward(ctx.reduction, scores, ctx.diagonal, ctx.state, ours)
-            )
+            gradients = list(ctx.engine.backward(ctx.reduction, scores, ctx.state, ours))
         if torch.is_grad_enabled():  # create_graph=True: a second derivative must be refused
             given = [k for k, g in enumerate(gradients) if g is not None]
             sources = [x for x in (*upstream, *saved) if x is not None]
             marked = _Refuse.apply(ctx.name, len(given), *(gradients[k] for k in given), *sources)
             for k, g in zip(given, marked, strict=True):
                 gradients[k] = g
-        return None, None, None, None, None, None, *gradients, None
+        return None, None, None, None, *gradients, None
 
 
 def _detached(p: float | None, inputs: Sequence[Tensor | None]) -> PairwiseScores:
@@ -125,18 +99,10 @@ class _Refuse(torch.autograd.Function):
 
 
 def reduce_recomputed(
-    name: str,
-    engine: Engine,
-    reduction: Reduction,
-    scores: PairwiseScores,
-    diagonal: bool,
-    factors: Sequence[float] | None,
-) -> Any:
-    """Return the values of a reduction, differentiable once in all floating inputs.
-
-    With ``factors`` return their `weighted_total` instead, whose graph is a single node.
-    """
+    name: str, engine: Engine, reduction: Reduction, scores: PairwiseScores
+) -> tuple[Tensor, ...]:
+    """Return the values of a reduction, differentiable once in all floating inputs."""
     if scores.p is None and scores.row_scale is not None:
         scores = scores._replace(u=scores.u * scores.row_scale[:, None], row_scale=None)
     u, v, p, *rest = scores
-    return _Recompute.apply(name, engine, reduction, diagonal, factors, p, u, v, *rest)
+    return _Recompute.apply(name, engine, reduction, p, u, v, *rest)
