@@ -14,7 +14,7 @@ __all__ = ["Anscombe", "Whitening"]
 
 Pairs = Iterable[tuple[Tensor, Tensor]]
 
-ROUNDING = 4  # multiples of the rounding error below which nothing is taken to vary
+ROUNDING_ERRORS = 4  # multiples of the rounding error below which nothing is taken to vary
 PAIRS_PER_DIRECTION = 10  # at least so many pairs for each direction that is examined
 MIN_DIRECTIONS, DIRECTIONS_PER_CODE = 20, 5  # largest number of directions that are kept by pairs
 
@@ -34,7 +34,8 @@ class Anscombe(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform counts of any shape."""
-        if bool((x < 0).any()):
+        # Reading values from another device would wait for it.
+        if x.device.type == "cpu" and bool((x < 0).any()):
             raise ValueError(f"counts must not be negative, got {float(x.min()):g}")
         return 2 * (x + 0.375).sqrt()
 
@@ -163,7 +164,7 @@ class Whitening(nn.Module):
             raise ValueError("batches must hold numbers whose squares are finite")
         deviation = covariance.diagonal().sqrt()
         rounding = torch.stack([moments.rounding for moments in sets]).amax(0)
-        varies = deviation > ROUNDING * rounding
+        varies = deviation > ROUNDING_ERRORS * rounding
         if not bool(varies.any()):
             raise ValueError("batches must vary, but every column is constant")
         scale = torch.where(varies, 1 / deviation.clamp(min=deviation[varies].min()), 0.0)
@@ -172,7 +173,7 @@ class Whitening(nn.Module):
         largest = float(variances[0])
         exact = self.n_features * torch.finfo(torch.float64).eps * largest
         observed = axes.mT.square() @ (rounding * scale).square()  # of each direction
-        kept = variances > ROUNDING**2 * observed.clamp(min=exact)
+        kept = variances > ROUNDING_ERRORS**2 * observed.clamp(min=exact)
         return scale, variances[kept].clamp(min=self.tolerance * largest), axes[:, kept]
 
     def _set(self, mean: Tensor, scale: Tensor, axes: Tensor, variances: Tensor) -> Self:

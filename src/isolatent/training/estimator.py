@@ -332,15 +332,13 @@ class ContrastiveICA(NetworkEstimator):
         if isinstance(loss, str):
             relaxed = self._relax() or ()
             loss = build_loss(loss, declared, self.n_components, self.potentials, relaxed)
-        guarantee = self._assumed(
-            guarantee_of(
-                Beliefs.of(world),
-                loss,
-                head=getattr(self, "head_", declared.head),
-                learns_size=hasattr(self, "encoder_") and learns_size(self.encoder_),
-                n_components=self.n_components,
-                n_factors=count_factors(world),
-            )
+        guarantee = guarantee_of(
+            Beliefs.of(world),
+            loss,
+            head=getattr(self, "head_", declared.head),
+            learns_size=hasattr(self, "encoder_") and learns_size(self.encoder_),
+            n_components=self.n_components,
+            n_factors=count_factors(world),
         )
         if not hasattr(self, "guarantee_"):
             return guarantee

@@ -20,6 +20,7 @@ from isolatent.training.relaxations import (
     attach,
     compare_losses,
     compare_relaxations,
+    measure_relaxations,
     relaxations_of,
 )
 
@@ -33,6 +34,7 @@ EARLY_WARMUPS = 2  # after which relaxations are compared for the first time
 EARLY = ("pairing", "anchor_scale", "dynamics")
 EARLY_GAIN = 0.1  # of a relaxation then, in nats: smaller ones lose no factors, and can wait
 EARLY_LEAD = 2.0  # ratio of the gain of pairing to that of a scale, which it may stand for
+MIN_ANGLE = 0.1  # radians per lag, by which codes turn that a network without dynamics loses
 EARLY_STEPS = 40  # that relaxations are fitted for then
 LATE_SHARE = 0.4  # of the steps allowed, after which all are compared at the latest
 MAX_CHOSEN = 3
@@ -316,7 +318,10 @@ class RelaxationChoice:
             for run in (training, trial)
         ]  # fmt: skip
         gain = compare_losses(*compared)
-        gains = gain.is_significant and gain.mean >= EARLY_GAIN
+        # Codes that turn: where none does, a network with dynamics may just have learned faster.
+        angles = measure_relaxations(*compared[1])["dynamics"]["angles"]
+        turns = max(map(abs, angles)) > MIN_ANGLE
+        gains = turns and gain.is_significant and gain.mean >= EARLY_GAIN
         if gains:
             self.gains["dynamics"] = gain
             self._start_anew(training, "dynamics", held_out)
