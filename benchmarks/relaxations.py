@@ -513,7 +513,8 @@ def _choices(runs: list[dict[str, Any]]) -> str:
     shown: dict[tuple[str, ...], list[Any]] = {}
     for run in runs:
         key = tuple(run["relaxed"])
-        gains = [f"{name} +{run['gains'][name][0]:.2f}" for name in key]
+        known = run["gains"]  # a relaxation that was added without a comparison has none
+        gains = [f"{name} +{known[name][0]:.2f}" if name in known else name for name in key]
         text = ", then ".join(gains) if gains else "nothing"
         shown.setdefault(key, [text, 0])[1] += 1
     return "; ".join(f"{text} ({count})" for text, count in shown.values())

@@ -118,6 +118,7 @@ def run(monkeypatch):
         gains,
         candidates=RELAXATIONS,
         on_sphere=True,
+        head=None,
         early=(),
         provisional=(),
         steps=range(10, 1001, 10),
@@ -129,7 +130,7 @@ def run(monkeypatch):
             training.network,
             training.modules["loss"],
             3,
-            head="sphere" if on_sphere else "free",
+            head=head or ("sphere" if on_sphere else "free"),
             may_lose_factors=on_sphere,
             provisional=provisional,
         )
@@ -183,6 +184,12 @@ def test_dynamics_are_compared_early_and_start_anew(run):
     assert compared[0] == (40, EARLY)
     assert choice.relaxed == ("dynamics",)
     assert training.anew == 1
+
+
+@pytest.mark.parametrize(("gain", "anew"), [(0.5, 1), (0.05, 0)])
+def test_a_scale_that_gains_much_starts_anew_in_a_box(run, gain, anew):
+    choice, training, _ = run({"anchor_scale": gain}, head="box")
+    assert (choice.relaxed, training.anew) == (("anchor_scale",), anew)
 
 
 def test_small_gains_of_dynamics_wait(run):

@@ -68,7 +68,8 @@ class RelaxationChoice:
     Relaxations are compared on the codes of the network as it is: once early, when one is added if
     it is obvious, and each time the held-out loss has levelled off. The best is added then if its
     gain is significant, and training goes on, until none is. With dynamics, and with weights of the
-    codes on a sphere, it starts anew, since a network without them loses factors.
+    codes on a sphere, it starts anew, since a network without them loses factors; so it does with a
+    scale of the anchors in a box, without which codes are distorted.
 
     Where observations have more dimensions than there are codes, a network without dynamics may
     have lost all factors that oscillate by then, in favour of slower ones. Therefore dynamics that
@@ -195,8 +196,11 @@ class RelaxationChoice:
         self.saturating = state["saturating"]
         self.provisional = tuple(state["provisional"])
 
-    def _starts_anew(self, name: str) -> bool:
-        return name == "dynamics" or (name == "factor_scale" and self.may_lose_factors)
+    def _starts_anew(self, name: str, gain: Gain) -> bool:
+        """Return whether codes without a relaxation are no start for those with it."""
+        distorted = self.head == "box" and name == "anchor_scale" and gain.mean >= EARLY_GAIN
+        lost = name == "factor_scale" and self.may_lose_factors
+        return name == "dynamics" or lost or distorted
 
     def _drop(self, training: ContrastiveTraining, name: str, h: Tensor) -> None:
         """Continue without a provisional relaxation."""
@@ -244,7 +248,7 @@ class RelaxationChoice:
                 if not gains[name].is_significant:
                     self._drop(training, name, codes[0])
             return False
-        if self._starts_anew(best):
+        if self._starts_anew(best, gains[best]):
             for name in provisional:  # it is added again, when codes are better
                 self.relaxed = tuple(other for other in self.relaxed if other != name)
                 training.tighten(name, codes[0])
@@ -254,7 +258,9 @@ class RelaxationChoice:
             training.relax([best], self.n_components)
             training.network.load_state_dict(network.state_dict())
             loss.load_state_dict(losses[best].state_dict())
-            training.schedule.restart(None if early else step, continues=early)
+            # Codes change by much if the gain is large, and need more than as many steps again.
+            large = gains[best].mean >= EARLY_GAIN
+            training.schedule.restart(None if large else step, continues=large)
             training.best = None
         return True
 
