@@ -166,3 +166,35 @@ def test_potentials_are_evaluated_once_a_side(generator):
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["h", "h_pos", "negatives"])
+def test_codes_that_are_not_finite_are_refused_in_every_place(name, bad, generator):
+    """Also inf, whose scores of -inf would leave the loss of the other pairs finite."""
+    codes = {k: torch.randn(5, 2, generator=generator) for k in ("h", "h_pos", "negatives")}
+    codes[name][3, 1] = bad
+    loss = InfoNCE(Lp(2), symmetric=False)
+    with pytest.raises(ValueError, match=f"^{name} must be finite, but row 3 holds NaN or inf"):
+        loss(**codes)
+
+
+def test_finite_codes_whose_sum_overflows_are_taken():
+    h = torch.full((4, 2), 3e38)
+    assert InfoNCE(Lp(1, weights=1e-30))(h, h).isfinite()
+
+
+@pytest.mark.parametrize("rows", [2, 3, 32, 64, 127])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("similarity", [Dot, Lp])
+def test_auto_equals_numba_and_dense_at_small_batches(similarity, symmetric, rows, generator):
+    h, h_pos = torch.randn(2, rows, 10, generator=generator)
+    results = []
+    for engine in ("auto", "numba", "dense"):
+        loss = InfoNCE(similarity(), symmetric=symmetric, engine=engine)
+        inputs = [x.clone().requires_grad_() for x in (h, h_pos)]
+        value = loss(*inputs)
+        results.append([value.detach(), *torch.autograd.grad(value, inputs)])
+    for other in results[1:]:
+        for x, y in zip(results[0], other, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-5)

@@ -443,3 +443,29 @@ def test_extreme_codes_give_finite_losses(name, case, change, generator):
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+SCALES = [10.0**k for k in range(-3, 9)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("engine", ["dense", "blockwise", "numba"])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("negatives_from", ["across", "both"])
+@pytest.mark.parametrize(
+    "similarity", [Dot, lambda scale: Lp(1, scale), lambda scale: Lp(2, scale)]
+)
+def test_infonce_is_never_below_zero(similarity, negatives_from, symmetric, engine, dtype):
+    """A log-sum-exp is at least each of its terms, also where rounding exceeds the loss."""
+    for rows in (2, 33, 300):
+        angle = 2 * math.pi * torch.arange(rows, dtype=torch.float64) / rows
+        h = torch.stack([angle.cos(), angle.sin()], 1).to(dtype)
+        for h_pos in (h, h.roll(1, 0), 1.001 * h):
+            for scale in SCALES:
+                loss = InfoNCE(
+                    similarity(scale),
+                    negatives_from=negatives_from,
+                    symmetric=symmetric,
+                    engine=engine,
+                )
+                assert loss(h, h_pos) >= 0, (rows, scale)

@@ -26,6 +26,8 @@ from isolatent.contrast import (
     NetworkDynamics,
     NetworkPotential,
     Pairing,
+    PosteriorHead,
+    PosteriorInfoNCE,
     SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     SpectralContrastive,
@@ -40,6 +42,7 @@ from isolatent.encoders import (
     PaperMLP,
     PooledEncoder,
     PrincipalAxes,
+    RecordingEncoders,
     ResidualEncoder,
     SphereHead,
     Straightening,
@@ -63,6 +66,7 @@ LOSSES = [
     lambda: SaturatedAnInfoNCE(N),
     lambda: SphereMoments(),
     lambda: FullAnInfoNCE(N),
+    lambda: PosteriorInfoNCE(N - 1, "sphere"),
     lambda: InfoNCE(
         Dot(0.1),
         pairing=Pairing(),
@@ -78,6 +82,7 @@ ON_CODES = [
     *[lambda: PrincipalAxes(N), lambda: Straightening(N), lambda: AnchorScale(N)],
     lambda: LinearAxes(N),
     *[lambda: LinearDynamics(N), lambda: NetworkDynamics(N)],
+    lambda: PosteriorHead(N - 1, "sphere"),
 ]
 WITHOUT_ARGUMENTS = [lambda: Pairing(), lambda: FactorScale(N)]
 ON_IMAGES = [
@@ -86,6 +91,7 @@ ON_IMAGES = [
 ALL = [
     *[*SIMILARITIES, *LOSSES, *ON_CODES, *ON_IMAGES, *WITHOUT_ARGUMENTS],
     lambda: Ensemble([AnInfoNCE(N), InfoNCE(Dot(0.1))]),
+    lambda: RecordingEncoders([MLP(N, N), MLP(N, N)], (N, N)),
 ]
 
 

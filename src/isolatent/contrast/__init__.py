@@ -11,6 +11,7 @@ from isolatent.contrast.losses import (
     InfoNCE,
     SpectralContrastive,
 )
+from isolatent.contrast.posteriors import PosteriorHead, PosteriorInfoNCE
 from isolatent.contrast.relaxations import (
     AnchorScale,
     FactorScale,
@@ -45,6 +46,8 @@ __all__ = [
     "NetworkDynamics",
     "NetworkPotential",
     "Pairing",
+    "PosteriorHead",
+    "PosteriorInfoNCE",
     "SaturatedAnInfoNCE",
     "SaturatedInfoNCE",
     "Similarity",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -26,9 +26,10 @@ from isolatent.contrast.kernels import (
     choose_engine,
     row_logsumexp,
 )
+from isolatent.contrast.kernels.recompute import without_autocast
 from isolatent.contrast.similarities import Similarity
 
-__all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives"]
+__all__ = ["Candidates", "ContrastiveLoss", "Direction", "count_negatives", "mean_of"]
 
 HALVES = (torch.float16, torch.bfloat16)
 POLICIES = ("across", "within", "both", "given")
@@ -69,6 +70,11 @@ class Direction(NamedTuple):
     row_scale: Tensor | None  # (B,)
     positive: Tensor  # scores of the positive pairs (B,)
     negatives: list[Candidates]
+
+    @property
+    def side(self) -> Side:
+        """The rows as one side of their pairs."""
+        return Side(self.rows, self.row_potential, self.row_scale)
 
 
 def count_negatives(direction: Direction) -> int:
@@ -178,7 +184,7 @@ class ContrastiveLoss(nn.Module, ABC):
                 of past codes.
         """
         self._check(h, h_pos, negatives)
-        with torch.autocast(h.device.type, enabled=False):
+        with without_autocast(h.device):
             if h.dtype in HALVES:
                 h, h_pos = h.float(), h_pos.float()
                 negatives = None if negatives is None else negatives.float()
@@ -203,7 +209,7 @@ class ContrastiveLoss(nn.Module, ABC):
             # 0, with all parameters in its graph
             loss = self._add_unrelated(directions[0].positive).sum()
         else:
-            loss = torch.stack([self._one_way(direction) for direction in directions]).mean()
+            loss = mean_of([self._one_way(direction) for direction in directions])
         return loss if counts is None else loss + _zero_of_candidates(directions)
 
     @abstractmethod
@@ -242,11 +248,11 @@ class ContrastiveLoss(nn.Module, ABC):
     def _track(self, h: Tensor, h_pos: Tensor, counts: Counts | None) -> None:
         """Let modules that standardize codes see those of all processes."""
         modules = (self.potential, self.potential_pos, self.anchor_scale, self.dynamics)
-        tracking = {module for module in modules if hasattr(module, "track")}
+        tracking = {m for m in modules if m is not None and hasattr(m, "track")}
         if tracking:
             everyone = torch.cat([gather_rows(part.detach(), counts) for part in (h, h_pos)])
             for module in tracking:
-                module.track(everyone)  # type: ignore[operator, union-attr]
+                module.track(everyone)  # type: ignore[operator]
 
     def _as_anchors(self, h: Tensor) -> Side:
         centres = h
@@ -285,12 +291,16 @@ class ContrastiveLoss(nn.Module, ABC):
             scores = scores if term is None else scores - term
         return scores
 
+    def _sides(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> tuple[Side, Side]:
+        """Return both sides of the pairs; in training, modules see their codes first."""
+        if self.training:
+            self._track(h, h_pos, counts)
+        return self._as_anchors(h), self._as_positives(h_pos)
+
     def _directions(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
     ) -> list[Direction]:
-        if self.training:
-            self._track(h, h_pos, counts)
-        anchors, positives = self._as_anchors(h), self._as_positives(h_pos)
+        anchors, positives = self._sides(h, h_pos, counts)
         positive = self._pair_scores(anchors, positives)
         # For each direction: its rows and their codes, the other side, and how to view candidates.
         ways = [(anchors, h, positives, self._as_positives)]
@@ -368,9 +378,9 @@ class ContrastiveLoss(nn.Module, ABC):
         if candidates.scale is not None:
             return self._reduce_columns(kernel, direction, candidates, times)
         if candidates.codes.ndim == 2:
-            return kernel(self._pairwise_scores(direction, candidates, times), self.engine)
+            return kernel(self._pairwise_scores(direction.side, candidates, times), self.engine)
         rows = Side(
-            *(None if x is None else x.unsqueeze(1) for x in direction[:3])  # type: ignore[arg-type]
+            *(None if x is None else x.unsqueeze(1) for x in direction.side)  # type: ignore[arg-type]
         )
         return own(times * self._pair_scores(rows, Side(candidates.codes, candidates.potential)))
 
@@ -390,37 +400,34 @@ class ContrastiveLoss(nn.Module, ABC):
         if candidates.skip is not None:
             skip = torch.full((rows,), -1, device=candidates.skip.device)
             skip[candidates.skip] = torch.arange(columns, device=skip.device)
-        turned = Direction(*candidates[:3], direction.positive, [])
         others = Candidates(direction.rows, direction.row_potential, None, skip)
-        scores = self._pairwise_scores(turned, others, times)
+        scores = self._pairwise_scores(Side(*candidates[:3]), others, times)
         if kernel is row_logsumexp:
             return both_logsumexp(scores, self.engine)[1]
         return kernel(scores, self.engine)
 
-    def _both_logsumexp(self, directions: list[Direction], skip: bool) -> tuple[Tensor, Tensor]:
-        """Return the log-sum-exps (B,) of both directions across, in one pass over the scores.
+    def _scores_across(self, h: Tensor, h_pos: Tensor, *, skip: bool) -> PairwiseScores:
+        """Return the scores of all anchors with all positives; both directions reduce them.
 
         ``skip`` is whether to leave out the positive pairs.
         """
-        forth, back = directions
-        across = Candidates(
-            back.rows, back.row_potential, None, forth.negatives[0].skip if skip else None
-        )
-        return both_logsumexp(self._pairwise_scores(forth, across), self.engine)
+        anchors, positives = self._sides(h, h_pos)
+        own = torch.arange(len(h), device=h.device) if skip else None
+        return self._pairwise_scores(anchors, Candidates(*positives, own))
 
     def _pairwise_scores(
-        self, direction: Direction, candidates: Candidates, times: float = 1.0
+        self, rows: Side, candidates: Candidates, times: float = 1.0
     ) -> PairwiseScores:
-        a, b = direction.row_potential, candidates.potential
-        weights = self.coordinate_weights(candidates.codes.shape[-1], direction.rows)
+        a, b = rows.potential, candidates.potential
+        weights = self.coordinate_weights(candidates.codes.shape[-1], rows.codes)
         return PairwiseScores(
-            direction.rows,
+            rows.codes,
             candidates.codes,
             self.exponent,
-            times * weights,
-            row_potential=None if a is None else times * a,
-            column_potential=None if b is None else times * b,
-            row_scale=direction.row_scale,
+            weights if times == 1 else times * weights,
+            row_potential=a if a is None or times == 1 else times * a,
+            column_potential=b if b is None or times == 1 else times * b,
+            row_scale=rows.scale,
             skip=candidates.skip,
         )
 
@@ -464,10 +471,17 @@ class ContrastiveLoss(nn.Module, ABC):
         choose_engine(self.engine, h)
         if h.device.type == "cpu":  # reading values from another device would wait for it
             for name, codes in given.items():
+                if math.isfinite(codes.detach().sum().item()):
+                    continue  # as is every term of the sum
                 finite = codes.isfinite().flatten(1).all(1)
                 if not bool(finite.all()):
                     row = int((~finite).nonzero()[0])
                     raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+
+
+def mean_of(losses: Sequence[Tensor]) -> Tensor:
+    """Return the mean of one or two losses, or of as many vectors."""
+    return losses[0] if len(losses) == 1 else torch.lerp(losses[0], losses[1], 0.5)
 
 
 def _zero_of_candidates(directions: list[Direction]) -> Tensor:

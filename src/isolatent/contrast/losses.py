@@ -12,9 +12,14 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from isolatent.checks import IsolatentWarning, check_integer, check_real, check_scale
-from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
+from isolatent.contrast.contrastive_loss import (
+    ContrastiveLoss,
+    Direction,
+    count_negatives,
+    mean_of,
+)
 from isolatent.contrast.distributed import Counts
-from isolatent.contrast.kernels import row_softplus
+from isolatent.contrast.kernels import mean_infonce, paired_logsumexp, row_softplus
 from isolatent.contrast.similarities import Lp, Similarity
 
 __all__ = ["NCE", "NWJ", "AlignUniform", "AnInfoNCE", "InfoNCE", "SpectralContrastive"]
@@ -52,14 +57,16 @@ class InfoNCE(ContrastiveLoss):
     def _value(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
     ) -> Tensor:
-        one_pass = self.symmetric and self.negatives_from == "across" and counts is None
+        one_pass = self.negatives_from == "across" and counts is None
         if not one_pass or negatives is not None or len(h) == 1:
             return super()._value(h, h_pos, negatives, counts)
-        directions = self._directions(h, h_pos, None)
-        rows, columns = self._both_logsumexp(directions, skip=not self.positive_in_denominator)
-        positive, count = directions[0].positive, len(h) - (not self.positive_in_denominator)
-        rows, columns = (self._add_unrelated(part, count) for part in (rows, columns))
-        return 0.5 * (rows + columns).mean() - self._add_unrelated(positive).mean()
+        skip = not self.positive_in_denominator
+        scores = self._scores_across(h, h_pos, skip=skip)
+        if self.pairing is None:
+            return mean_infonce(scores, self.engine, both=self.symmetric)
+        sums, positive = paired_logsumexp(scores, self.engine, both=self.symmetric)
+        denominator = mean_of([self._add_unrelated(part, len(h) - skip) for part in sums])
+        return (denominator - self._add_unrelated(positive)).mean()
 
     def _one_way(self, direction: Direction) -> Tensor:
         if not self.positive_in_denominator:
@@ -74,7 +81,11 @@ class InfoNCE(ContrastiveLoss):
         denominator = parts[0] if len(parts) == 1 else torch.stack(parts).logsumexp(0)
         count = sum(candidates.per_row for candidates in direction.negatives)
         denominator = self._add_unrelated(denominator, count + self.positive_in_denominator)
-        return (denominator - self._add_unrelated(direction.positive)).mean()
+        gap = denominator - self._add_unrelated(direction.positive)
+        if self.positive_in_denominator:
+            # At least 0, but s_ii may be rounded otherwise than in the sum: lift the value alone.
+            gap = gap - gap.detach().clamp(max=0)
+        return gap.mean()
 
 
 class AnInfoNCE(InfoNCE):

@@ -11,8 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer, check_one_of, check_real
-from isolatent.contrast.contrastive_loss import ContrastiveLoss, Direction, count_negatives
+from isolatent.contrast.contrastive_loss import (
+    ContrastiveLoss,
+    Direction,
+    count_negatives,
+    mean_of,
+)
 from isolatent.contrast.distributed import Counts, average_value, count_rows, gather_rows
+from isolatent.contrast.kernels import both_logsumexp
 from isolatent.contrast.similarities import Lp, constant_like, register_constant
 from isolatent.encoders.calibration import log_sphere_density
 
@@ -139,12 +145,28 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _value(
         self, h: Tensor, h_pos: Tensor, negatives: Tensor | None, counts: Counts | None = None
     ) -> Tensor:
+        every, every_pos = h, h_pos  # whose spread and entropy count
         if negatives is not None:
-            raise ValueError("negatives must be None: SaturatedInfoNCE takes those of the batch")
-        spread = self._spread(h, h_pos, counts)
+            every, every_pos = self._with_unpaired(h, h_pos, negatives, counts)
+        spread = self._spread(every, every_pos, counts)
         if self.geometry == "free":
-            h, h_pos, spread = h / spread, h_pos / spread, torch.ones_like(spread)
-        return self._alignment(h, h_pos, spread, counts) + self._uniformity(h, h_pos, counts)
+            h, h_pos, every, every_pos = (part / spread for part in (h, h_pos, every, every_pos))
+            spread = torch.ones_like(spread)
+        near = self._alignment(h, h_pos, spread, counts)
+        return near + self._uniformity(every, every_pos, counts)
+
+    @staticmethod
+    def _with_unpaired(
+        h: Tensor, h_pos: Tensor, unpaired: Tensor, counts: Counts | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return both sides of the entropy's estimate, each with half of the unpaired codes."""
+        if unpaired.ndim != 2 or counts is not None:
+            raise ValueError(
+                "negatives must be codes (K, n) of one process, distributed as those of pairs, "
+                f"for SaturatedInfoNCE, got {tuple(unpaired.shape)}"
+            )
+        half = len(unpaired) // 2
+        return torch.cat([h, unpaired[:half]]), torch.cat([h_pos, unpaired[half : 2 * half]])
 
     def _spread(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         """Return the standard deviation of all codes, divided by that of uniform ones."""
@@ -199,8 +221,8 @@ class SaturatedInfoNCE(ContrastiveLoss):
     def _uniformity(self, h: Tensor, h_pos: Tensor, counts: Counts | None = None) -> Tensor:
         if counts is not None:
             return super()._value(h, h_pos, None, counts)
-        rows, columns = self._both_logsumexp(self._directions(h, h_pos, None), skip=True)
-        return 0.5 * (rows + columns).mean() - math.log(len(h) - 1)
+        sums = both_logsumexp(self._scores_across(h, h_pos, skip=True), self.engine)
+        return mean_of(sums).mean() - math.log(len(h) - 1)
 
     def _one_way(self, direction: Direction) -> Tensor:
         parts = torch.stack(self._logsumexps(direction))

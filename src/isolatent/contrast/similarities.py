@@ -82,7 +82,7 @@ class Similarity(nn.Module, ABC):
             register_constant(self, name, value)
 
     def _current(self, name: str, like: Tensor | None = None) -> Tensor:
-        learned: Tensor | None = getattr(self, f"log_{name}", None)
+        learned = self._parameters.get(f"log_{name}")  # a missing attribute would take longer
         if learned is not None:
             return learned.exp() if like is None else learned.exp().to(like)
         if like is not None:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from isolatent.contrast import kernels
 from isolatent.contrast.kernels import PairwiseScores, choose_engine, row_logsumexp
+from isolatent.contrast.kernels.pairwise_scores import dense_scores
 
 REDUCTIONS = ("row_logsumexp", "row_softplus", "both_logsumexp")
 POWERS = (None, 1, 1.5, 1.7, 2, 2.5, 3, 4)
+INPUTS = ("u", "v", "weights", "row_potential", "column_potential", "row_scale")
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 SHAPES = st.tuples(st.integers(1, 40), st.integers(1, 600), st.integers(1, 9))
 OPTIONS = st.fixed_dictionaries(
@@ -78,6 +80,57 @@ def test_multipliers_of_one_change_nothing(lab, engine, p):
         for name, x in lab.evaluate(plain, engine).items():
             scale = max(1.0, float(x[x.isfinite()].abs().max()))
             torch.testing.assert_close(got[name], x, rtol=0, atol=TOLERANCE[dtype] * scale)
+
+
+def paired(problem, engine, both):
+    """Log-sum-exps and scores s_ii, then `mean_infonce`, each with gradients of all inputs."""
+    names = [k for k in INPUTS if getattr(problem, k) is not None]
+    results = []
+    for function in (kernels.paired_logsumexp, kernels.mean_infonce):
+        inputs = [getattr(problem, k).clone().requires_grad_() for k in names]
+        scores = problem.scores(**dict(zip(names, inputs, strict=True)))
+        values = function(scores, engine, both=both)
+        values = [*values[0], values[1]] if isinstance(values, tuple) else [values]
+        weights = [torch.linspace(1, 2, x.numel(), dtype=x.dtype).view_as(x) for x in values]
+        total = sum((w * x).sum() for w, x in zip(weights, values, strict=True))
+        results += [*values, *torch.autograd.grad(total, inputs)]
+    return [x.detach().double() for x in results]
+
+
+@pytest.mark.parametrize(("p", "dtype"), [(None, torch.float64), (1, torch.float32)])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("skipped", ["nothing", "the diagonal"])
+@pytest.mark.parametrize("rows", [1, 5, 32, 301])
+def test_engines_agree_on_the_scores_of_pairs(lab, p, dtype, both, skipped, rows):
+    if skipped == "the diagonal" and rows == 1:
+        return  # there would be nothing to sum
+    problem = lab.draw("both_logsumexp", p, rows, rows, 3, scaled=True, scale=0.5)
+    skip = torch.arange(rows) if skipped == "the diagonal" else None
+    problem = replace(problem, skip=skip).to(dtype)
+    want = paired(problem.to(torch.float64), "dense", both)
+    for engine in ("auto", "numba", "blockwise"):
+        for x, y in zip(paired(problem, engine, both), want, strict=True):
+            scale = max(1.0, float(y.abs().max()), float(problem.u.abs().max()) * rows)
+            torch.testing.assert_close(x, y, rtol=0, atol=10 * TOLERANCE[dtype] * scale)
+
+
+def test_scores_of_pairs_are_on_the_diagonal_even_where_sums_leave_them_out(lab):
+    problem = replace(lab.draw("row_logsumexp", 2, 6, 8, 3), skip=torch.arange(6))
+    (rows,), positive = kernels.paired_logsumexp(problem.scores(), "dense", both=False)
+    everything = dense_scores(problem.scores(skip=None))
+    torch.testing.assert_close(positive, everything.diagonal())
+    torch.testing.assert_close(rows, dense_scores(problem.scores()).logsumexp(1))
+    got = kernels.mean_infonce(problem.scores(), "dense", both=False)
+    torch.testing.assert_close(got, (rows - positive).mean())
+
+
+def test_pairs_need_a_column_for_each_row():
+    few = PairwiseScores(torch.zeros(3, 2), torch.zeros(2, 2), p=2)
+    many = PairwiseScores(torch.zeros(3, 2), torch.zeros(4, 2), p=2)
+    with pytest.raises(ValueError, match="v must have as many rows as u or more, got 2 and 3"):
+        kernels.paired_logsumexp(few, both=False)
+    with pytest.raises(ValueError, match="v must have as many rows as u, got 4 and 3"):
+        kernels.mean_infonce(many, both=True)
 
 
 def extremes(lab, reduction, p):

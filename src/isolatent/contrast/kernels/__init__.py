@@ -6,7 +6,9 @@ p >= 1.
 
 * `row_logsumexp` is :math:`\log\sum_j e^{s_{ij}}`,
 * `row_softplus` is :math:`\sum_j \log(1 + e^{s_{ij}})`,
-* `both_logsumexp` is the log-sum-exp over columns and over rows, in one pass instead of two.
+* `both_logsumexp` is the log-sum-exp over columns and over rows, in one pass instead of two,
+* `paired_logsumexp` is either of the two and the scores :math:`s_{ii}`, in the same pass,
+* `mean_infonce` is the mean of either minus that of the scores :math:`s_{ii}`.
 
 Gradients flow to u, v, the weights w, the potentials a and b, and the multipliers m. The engines
 compute the same numbers:
@@ -27,6 +29,8 @@ and its gradient of the weights loses digits to outliers: a row at 1e6 on both s
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from torch import Tensor
 
 from isolatent.checks import check_one_of
@@ -35,15 +39,19 @@ from isolatent.contrast.kernels.pairwise_scores import (
     PairwiseScores,
     Reduction,
     check_scores,
+    check_weights,
+    dense_infonce,
     reduce_dense,
 )
-from isolatent.contrast.kernels.recompute import reduce_recomputed
+from isolatent.contrast.kernels.recompute import Engine, infonce_recomputed, reduce_recomputed
 
 __all__ = [
     "ENGINES",
     "PairwiseScores",
     "both_logsumexp",
     "choose_engine",
+    "mean_infonce",
+    "paired_logsumexp",
     "row_logsumexp",
     "row_softplus",
 ]
@@ -69,7 +77,8 @@ def row_logsumexp(scores: PairwiseScores, engine: str = "auto") -> Tensor:
         >>> row_logsumexp(PairwiseScores(u, u, p=1, skip=torch.arange(2)), engine="dense")
         tensor([-1., -1.])
     """
-    return _reduce("row_logsumexp", scores, engine)[0]
+    values: tuple[Tensor] = _reduce("row_logsumexp", scores, engine)
+    return values[0]
 
 
 def row_softplus(scores: PairwiseScores, engine: str = "auto") -> Tensor:
@@ -85,7 +94,8 @@ def row_softplus(scores: PairwiseScores, engine: str = "auto") -> Tensor:
         >>> row_softplus(PairwiseScores(u, u, p=1), engine="dense")  # log 2 + log(1 + e^-1)
         tensor([1.0064, 1.0064])
     """
-    return _reduce("row_softplus", scores, engine)[0]
+    values: tuple[Tensor] = _reduce("row_softplus", scores, engine)
+    return values[0]
 
 
 def both_logsumexp(scores: PairwiseScores, engine: str = "auto") -> tuple[Tensor, Tensor]:
@@ -103,6 +113,61 @@ def both_logsumexp(scores: PairwiseScores, engine: str = "auto") -> tuple[Tensor
     """
     rows, columns = _reduce("both_logsumexp", scores, engine)
     return rows, columns
+
+
+def paired_logsumexp(
+    scores: PairwiseScores, engine: str = "auto", *, both: bool
+) -> tuple[list[Tensor], Tensor]:
+    r"""Return log-sum-exps, and the scores :math:`s_{ii}` of the pairs of equal index.
+
+    Args:
+        scores: The scores to reduce, with as many columns as rows or more.
+        engine: "auto", "dense", "blockwise" or "numba"; see the module.
+        both: Whether to reduce over rows (M,) as well as over columns (B,).
+
+    Returns:
+        One or two log-sum-exps, and the scores (B,), also of the pairs that the sums leave out.
+
+    Example:
+        >>> import torch
+        >>> scores = PairwiseScores(torch.eye(2), torch.eye(2), p=1)  # [[0, -2], [-2, 0]]
+        >>> paired_logsumexp(scores, engine="dense", both=False)
+        ([tensor([0.1269, 0.1269])], tensor([-0., -0.]))
+    """
+    *sums, positive = _reduce(*_paired(scores, both), engine, diagonal=True)
+    return sums, positive
+
+
+def mean_infonce(scores: PairwiseScores, engine: str = "auto", *, both: bool) -> Tensor:
+    r"""Return the mean of :math:`\log\sum_j e^{s_{ij}} - s_{ii}`, as one node of the graph.
+
+    Args:
+        scores: The scores to reduce, with as many columns as rows, or more unless ``both``.
+        engine: "auto", "dense", "blockwise" or "numba"; see the module.
+        both: Whether to average with the same of the transposed scores.
+
+    Example:
+        >>> import torch
+        >>> scores = PairwiseScores(torch.eye(2), torch.eye(2), p=1)  # [[0, -2], [-2, 0]]
+        >>> mean_infonce(scores, engine="dense", both=True)
+        tensor(0.1269)
+    """
+    rows, columns = len(scores.u), len(scores.v)
+    if both and rows != columns:
+        raise ValueError(f"v must have as many rows as u, got {columns} and {rows}")
+    _paired(scores, both)
+    scores, name, module = _checked(scores, engine)
+    if module is None:
+        return dense_infonce(scores, both)
+    return infonce_recomputed(name, module, scores, both)
+
+
+def _paired(scores: PairwiseScores, both: bool) -> tuple[Reduction, PairwiseScores]:
+    if len(scores.v) < len(scores.u):
+        raise ValueError(
+            f"v must have as many rows as u or more, got {len(scores.v)} and {len(scores.u)}"
+        )
+    return "both_logsumexp" if both else "row_logsumexp", scores
 
 
 def choose_engine(engine: str, u: Tensor) -> str:
@@ -125,14 +190,36 @@ def choose_engine(engine: str, u: Tensor) -> str:
     return engine
 
 
-def _reduce(reduction: Reduction, scores: PairwiseScores, engine: str) -> tuple[Tensor, ...]:
+def _reduce(
+    reduction: Reduction,
+    scores: PairwiseScores,
+    engine: str,
+    diagonal: bool = False,
+) -> Any:
+    """Return the values of a reduction, and the scores s_ii if asked for."""
+    scores, name, module = _checked(scores, engine)
+    if module is None:
+        return reduce_dense(reduction, scores, diagonal)
+    return reduce_recomputed(name, module, reduction, scores, diagonal)
+
+
+def _checked(scores: PairwiseScores, engine: str) -> tuple[PairwiseScores, str, Engine | None]:
+    """Return valid scores, the name of the engine and its module, None for "dense"."""
     scores = check_scores(scores)
-    name = choose_engine(engine, scores.u)
+    name, module = _engine(engine, scores.u)
+    if name != "numba":  # numba checks them in compiled code
+        check_weights(scores.weights)
+    return scores, name, module
+
+
+def _engine(engine: str, u: Tensor) -> tuple[str, Engine | None]:
+    """Return the name of an engine and its module, None for "dense"."""
+    name = choose_engine(engine, u)
     if name == "dense":
-        return reduce_dense(reduction, scores)
+        return name, None
     if name == "blockwise":
-        return reduce_recomputed(name, blockwise, reduction, scores)
+        return name, cast(Engine, blockwise)
     # Here, not above: importing numba takes half a second.
     from isolatent.contrast.kernels import numba_engine
 
-    return reduce_recomputed(name, numba_engine, reduction, scores)
+    return name, cast(Engine, numba_engine)

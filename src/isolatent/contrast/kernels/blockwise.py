@@ -19,7 +19,7 @@ from torch import Tensor
 from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 from isolatent.contrast.kernels.recompute import Gradients
 
-__all__ = ["CPU_TILE_BYTES", "TILE_BYTES", "backward", "forward"]
+__all__ = ["CPU_TILE_BYTES", "TILE_BYTES", "backward", "forward", "infonce"]
 
 # Size of one (rows, M) array, of which at most four exist at a time: small enough for the caches of
 # a CPU, large enough to keep another device busy.
@@ -69,12 +69,18 @@ def _terms(scores: PairwiseScores, rows: slice) -> Tensor:
 
 def _scores(scores: PairwiseScores, rows: slice, terms: Tensor) -> Tensor:
     """Return the scores of one tile of rows; without a `row_scale`, `terms` are overwritten."""
-    _, _, _, _, a, b, m, skip = scores
+    _, _, _, _, a, b, m, _ = scores
     s = terms if m is None else terms * m[rows, None]
     if a is not None:
         s.sub_(a[rows, None])
     if b is not None:
         s.sub_(b)
+    return s
+
+
+def _exclude_(scores: PairwiseScores, rows: slice, s: Tensor) -> Tensor:
+    """Return the scores of one tile of rows with -inf for the pairs left out, overwriting them."""
+    skip = scores.skip
     if skip is not None:  # gather and scatter: no mask of the size of s, no wait for a GPU
         column = skip[rows, None].clamp_min(0)
         kept = s.gather(1, column).masked_fill_(skip[rows, None] >= 0, -torch.inf)
@@ -89,15 +95,21 @@ def _absorb(s: Tensor, dim: int, top: Tensor, total: Tensor) -> tuple[Tensor, Te
     return new, total * (top - new).exp() + more
 
 
-def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor, ...], State]:
+def forward(
+    reduction: Reduction, scores: PairwiseScores, diagonal: bool
+) -> tuple[tuple[Tensor, ...], State]:
     """Return the reduced values and the state for `backward`."""
     rows, columns = len(scores.u), len(scores.v)
     # The initial top is finite, so that a row without columns has no inf - inf.
     lowest = torch.finfo(scores.u.dtype).min
     top, total = scores.u.new_full((rows,), lowest), scores.u.new_zeros(rows)
     column_top, column_total = scores.u.new_full((columns,), lowest), scores.u.new_zeros(columns)
+    positive = [scores.u.new_empty(rows)] if diagonal else []
     for tile in _tiles(scores):
         s = _scores(scores, tile, _terms(scores, tile))
+        for part in positive:
+            part[tile] = s.diagonal(tile.start)
+        s = _exclude_(scores, tile, s)
         if reduction == "row_softplus":
             total[tile] = torch.logaddexp(s, s.new_zeros(())).sum(1)
             continue
@@ -106,9 +118,11 @@ def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor,
             column_top, column_total = _absorb(s, 0, column_top, column_total)
     state = State(top, total, column_top, column_total)
     if reduction == "row_softplus":
-        return (total,), state
-    values = (top + total.log(), column_top + column_total.log())
-    return (values if reduction == "both_logsumexp" else values[:1]), state
+        return (total, *positive), state
+    values = [top + total.log()]
+    if reduction == "both_logsumexp":
+        values.append(column_top + column_total.log())
+    return (*values, *positive), state
 
 
 def _quotient(g: Tensor, total: Tensor) -> Tensor:
@@ -132,7 +146,11 @@ def _slopes_(
 
 
 def backward(
-    reduction: Reduction, scores: PairwiseScores, state: State, upstream: Sequence[Tensor]
+    reduction: Reduction,
+    scores: PairwiseScores,
+    diagonal: bool,
+    state: State,
+    upstream: Sequence[Tensor],
 ) -> Gradients:
     """Return the gradients to all inputs, computed one tile at a time."""
     u, v, p, w, a, b, m, _ = scores
@@ -140,7 +158,10 @@ def backward(
     ga, gb, gm = u.new_zeros(len(u)), u.new_zeros(len(v)), u.new_zeros(len(u))
     for rows in _tiles(scores):
         terms = _terms(scores, rows)
-        c = _slopes_(reduction, _scores(scores, rows, terms), rows, state, upstream)
+        s = _exclude_(scores, rows, _scores(scores, rows, terms))
+        c = _slopes_(reduction, s, rows, state, upstream)
+        if diagonal:
+            c.diagonal(rows.start).add_(upstream[-1][rows])
         ga[rows] = -c.sum(1)
         gb -= c.sum(0)
         if m is not None:
@@ -172,3 +193,22 @@ def backward(
         None if b is None else gb,
         None if m is None else gm,
     )
+
+
+def infonce(
+    scores: PairwiseScores, both: bool, with_gradients: bool
+) -> tuple[Tensor, Gradients | None]:
+    """Return the mean of log Σ_j e^s_ij - s_ii, and its gradients."""
+    reduction: Reduction = "both_logsumexp" if both else "row_logsumexp"
+    (*sums, positive), state = forward(reduction, scores, diagonal=True)
+    # Not the log-sum-exp minus s_ii: its rounding may exceed the difference. top - s_ii is exact
+    # for close scores, and neither term is negative where the sum includes s_ii.
+    value = ((state.top - positive) + state.total.log()).mean()
+    if both:
+        columns = ((state.column_top - positive) + state.column_total.log()).mean()
+        value = 0.5 * (value + columns)
+    if not with_gradients:
+        return value, None
+    g = positive.new_full((), 1 / len(positive)).expand_as(positive)
+    upstream = [g / len(sums)] * len(sums) + [-g]
+    return value, backward(reduction, scores, True, state, upstream)

@@ -7,6 +7,7 @@ differ only in two small overloads, `score` and `slope`.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,6 +174,7 @@ _SPECIAL_POWERS: dict[float, Any] = {
 }
 
 
+@cache
 def form_of(p: float | None, dtype: np.dtype[Any]) -> Form:
     """Return the form of a power, or of the inner product for None, with numbers of a dtype."""
     real = dtype.type

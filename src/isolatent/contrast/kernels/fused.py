@@ -29,6 +29,7 @@ from isolatent.contrast.kernels.arithmetic import SUMS, exp, like, log1p, maximu
 from isolatent.contrast.kernels.forms import LpForm, score, slope
 
 __all__ = [
+    "FILES",
     "ROWS",
     "TILE",
     "BlockReduction",
@@ -39,7 +40,7 @@ __all__ = [
     "forward_rows",
 ]
 
-TILE = 256  # columns in a tile
+TILE = 128  # columns in a tile
 ROWS = 4  # rows in a block, so that one load of v serves all; the loops spell them out
 CHUNK = 64  # blocks of rows whose gradient to v is summed before it joins the total (accuracy)
 
@@ -132,6 +133,27 @@ def _exclude(i, skip, tile, s):
         j = skip[i + r] - tile * TILE
         if 0 <= j < TILE:
             s[r * TILE + j] = -np.inf
+
+
+@njit(**SUMS)
+def _read_diagonal(i, tile, s, diagonal):
+    """Copy the scores s_ii of four rows that lie in this tile."""
+    for r in range(ROWS):
+        j = i + r - tile * TILE
+        if 0 <= j < TILE:
+            diagonal[i + r] = s[r * TILE + j]
+
+
+@njit(**SUMS)
+def _add_diagonal(i, tile, diagonal, c, ga, gb):
+    """Add the gradients of the scores s_ii of four rows to those of a block."""
+    for r in range(ROWS):
+        j = i + r - tile * TILE
+        if 0 <= j < TILE:
+            x = diagonal[i + r]
+            c[r * TILE + j] += x
+            ga[i + r] -= x
+            gb[j] -= x
 
 
 # Reductions of a block, and their derivatives with respect to a score. Like the forms they are
@@ -339,7 +361,22 @@ def _kernels(sources: int) -> tuple[Any, Any]:
 
     @njit(error_model="numpy", nogil=True, cache=True)
     def forward_rows(
-        form, reduction, first, last, u, a, m, v, b, w, skip, top, total, column_top, column_total
+        form,
+        reduction,
+        first,
+        last,
+        u,
+        a,
+        m,
+        v,
+        b,
+        w,
+        skip,
+        top,
+        total,
+        column_top,
+        column_total,
+        diagonal,
     ):
         _ = sources
         s = np.empty(ROWS * TILE, u.dtype)
@@ -347,12 +384,29 @@ def _kernels(sources: int) -> tuple[Any, Any]:
             for block in range(first, last):
                 i = block * ROWS
                 _scores(form, u, a, m, i, v, b, w, tile, s, s, None)
+                _read_diagonal(i, tile, s, diagonal)
                 _exclude(i, skip, tile, s)
                 _reduce_block(reduction, i, tile, s, top, total, column_top, column_total)
 
     @njit(error_model="numpy", nogil=True, cache=True)
     def backward_rows(
-        form, reduction, first, last, u, a, m, v, b, w, skip, top, g, column_top, h, gradients
+        form,
+        reduction,
+        first,
+        last,
+        u,
+        a,
+        m,
+        v,
+        b,
+        w,
+        skip,
+        top,
+        g,
+        column_top,
+        h,
+        diagonal,
+        gradients,
     ):
         _ = sources
         gu, ga, gm, gv, gb = gradients
@@ -370,6 +424,7 @@ def _kernels(sources: int) -> tuple[Any, Any]:
                     _scores(form, u, a, m, i, v, b, w, tile, s, terms, kept)
                     _exclude(i, skip, tile, s)
                     _weigh_block(reduction, i, tile, s, top, g, column_top, h, ga, pb)
+                    _add_diagonal(i, tile, diagonal, s, ga, pb)
                     if m is not None:
                         for r in range(ROWS):
                             gm[i + r] += _scale_row(m[i + r], r * TILE, terms, s)
@@ -383,11 +438,12 @@ def _kernels(sources: int) -> tuple[Any, Any]:
     return forward_rows, backward_rows
 
 
-_FILES = (arithmetic.__file__, forms.__file__, __file__)
+FILES = (arithmetic.__file__, forms.__file__, __file__)
 
 #: Both process the blocks of rows from `first` to `last` and release the GIL. m is None for
-#: multipliers of 1, and compiled apart. `forward_rows` fills (top, total). `backward_rows` adds to
-#: gu, ga and gm of its rows, and to gv and gb, which no other thread may use.
+#: multipliers of 1, and compiled apart. `forward_rows` fills (top, total) and the scores s_ii.
+#: `backward_rows` takes the gradients of these as `diagonal`; it adds to gu, ga and gm of its rows,
+#: and to gv and gb, which no other thread may use.
 forward_rows, backward_rows = _kernels(
-    zlib.crc32(b"".join(Path(name).read_bytes() for name in _FILES))
+    zlib.crc32(b"".join(Path(name).read_bytes() for name in FILES))
 )

@@ -16,7 +16,6 @@ from torch import Tensor
 from isolatent.contrast.kernels.forms import Form, form_of
 from isolatent.contrast.kernels.fused import (
     ROWS,
-    TILE,
     BlockReduction,
     BothLogSumExp,
     RowLogSumExp,
@@ -24,15 +23,24 @@ from isolatent.contrast.kernels.fused import (
     backward_rows,
     forward_rows,
 )
-from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
+from isolatent.contrast.kernels.one_call import infonce_in_one_call
+from isolatent.contrast.kernels.packing import log_sum, mean_gap, pack, pad_quotient, unpack
+from isolatent.contrast.kernels.pairwise_scores import (
+    PairwiseScores,
+    Reduction,
+    check_weights,
+)
 from isolatent.contrast.kernels.recompute import Gradients
 from isolatent.parallel import map_ranges, max_threads
 
-__all__ = ["backward", "forward", "thread_count"]
+__all__ = ["backward", "forward", "infonce", "thread_count"]
 
 Array = NDArray[Any]
 
 ALONE = 2**20  # numbers of pairs below which a second thread costs more than it gains
+
+_NO_COLUMN = np.empty(0, np.int64)
+_EMPTY = {np.dtype(name): np.empty(0, name) for name in ("float32", "float64")}
 
 _BLOCK_REDUCTIONS: dict[Reduction, BlockReduction] = {
     "row_logsumexp": RowLogSumExp(),
@@ -73,134 +81,177 @@ def thread_count(rows: int, columns: int) -> int:
 
 
 def _pack(scores: PairwiseScores) -> Packed:
-    (rows, n), columns = scores.u.shape, len(scores.v)
-    height, width, tiles = rows + -rows % ROWS, n + n % 2, -(-columns // TILE)
-    dtype = scores.u.numpy().dtype
-    weights = 1 if scores.weights is None else scores.weights.numpy()
-    u, v = np.zeros((height, width), dtype), np.zeros((tiles * TILE, width), dtype)
-    u[:rows, :n] = scores.u.numpy() * weights if scores.p is None else scores.u.numpy()
-    v[:columns, :n] = scores.v.numpy()
-    w = np.zeros(width, dtype)
-    w[:n] = weights
-    a, b = np.full(height, np.inf, dtype), np.full(tiles * TILE, np.inf, dtype)
-    a[:rows] = 0 if scores.row_potential is None else scores.row_potential.numpy()
-    b[:columns] = 0 if scores.column_potential is None else scores.column_potential.numpy()
-    m = None
-    if scores.row_scale is not None:
-        m = np.ones(height, dtype)
-        m[:rows] = scores.row_scale.numpy()
-    skip = np.full(height, -1, np.int64)
-    skip[:rows] = -1 if scores.skip is None else scores.skip.numpy()
-    packed_v = np.ascontiguousarray(v.reshape(tiles, TILE, width).transpose(0, 2, 1))
-    return Packed(u, a, m, packed_v, b.reshape(tiles, TILE), w, skip)
+    """Return the packed inputs; raise an error for nan, which maxima would drop, and for inf."""
+    u, v, p, weights, a, b, row_scale, skip = scores
+    rows = _array(u, None)
+    empty = _EMPTY[rows.dtype]
+    columns, *terms = (_array(x, empty) for x in (v, weights, a, b))
+    packed, valid = pack(rows, columns, *terms, _array(skip, _NO_COLUMN), p is None)
+    if not valid:
+        _refuse_invalid(scores)
+    pu, pa, *rest = packed
+    return Packed(pu, pa, _pad_scale(row_scale, len(u)), *rest)
 
 
-def _refuse_nonfinite(scores: PairwiseScores) -> None:
-    """Raise an error for nan, which the fused loops' maxima would drop silently, and for inf."""
+def _pad_scale(row_scale: Tensor | None, rows: int) -> Array | None:
+    """Return the multipliers of the rows, padded by 1 to whole blocks."""
+    if row_scale is None:
+        return None
+    return np.pad(row_scale.numpy(), (0, -rows % ROWS), constant_values=1)
+
+
+def _array(x: Tensor | None, default: Any = None) -> Array:
+    """Return the contiguous array of a tensor, or the default for None."""
+    return default if x is None else np.ascontiguousarray(x.numpy())
+
+
+def _refuse_invalid(scores: PairwiseScores) -> None:
+    """Raise an error that names what is invalid."""
+    check_weights(scores.weights)
     for name in ("u", "v"):
-        bad = ~torch.isfinite(getattr(scores, name)).all(1)
-        if bad.any():
-            row = int(bad.nonzero()[0])
+        finite = getattr(scores, name).isfinite().all(1)
+        if not finite.all():
+            row = int((~finite).nonzero()[0])
             raise ValueError(f"{name} must be finite, got nan or inf in row {row}")
-    for name in ("weights", "row_potential", "column_potential", "row_scale"):
+    for name in ("row_potential", "column_potential"):
         x = getattr(scores, name)
         if x is not None and bool(x.isnan().any()):
             raise ValueError(f"{name} must not be nan, got nan at {int(x.isnan().nonzero()[0])}")
 
 
-def forward(reduction: Reduction, scores: PairwiseScores) -> tuple[tuple[Tensor, ...], State]:
+def forward(
+    reduction: Reduction, scores: PairwiseScores, diagonal: bool
+) -> tuple[tuple[Tensor, ...], State]:
     """Return the reduced values and the state for `backward`."""
-    _refuse_nonfinite(scores)
     rows, columns, block_reduction = len(scores.u), len(scores.v), _BLOCK_REDUCTIONS[reduction]
     packed = _pack(scores)
-    dtype = packed.u.dtype
+    height, dtype = len(packed.u), packed.u.dtype
     form, threads = form_of(scores.p, dtype), thread_count(rows, columns)
     # The initial top is finite, so that a row without columns has no inf - inf.
-    top = np.full(len(packed.u), np.finfo(dtype).min, dtype)
-    total = np.zeros_like(top)
+    lowest = np.finfo(dtype).min
+    top, total = np.full(height, lowest, dtype), np.zeros(height, dtype)
+    positive = np.empty(height, dtype)
     shape = packed.b.shape if reduction == "both_logsumexp" else (1, 1)
-    tops = np.full((threads, *shape), np.finfo(dtype).min, dtype)  # each thread sees some rows only
-    totals = np.zeros_like(tops)
+    tops = np.full((threads, *shape), lowest, dtype)  # each thread sees some rows only
+    totals = np.zeros((threads, *shape), dtype)
 
     def work(t: int, first: int, last: int) -> None:
-        forward_rows(form, block_reduction, first, last, *packed, top, total, tops[t], totals[t])
+        forward_rows(
+            *(form, block_reduction, first, last, *packed),
+            *(top, total, tops[t], totals[t], positive),
+        )
 
-    map_ranges(work, len(packed.u) // ROWS, threads)
-    column_top = tops.max(0)
-    column_total = (totals * np.exp(tops - column_top)).sum(0)
+    map_ranges(work, height // ROWS, threads)
+    column_top, column_total = tops[0], totals[0]
+    if threads > 1:
+        column_top = tops.max(0)
+        column_total = (totals * np.exp(tops - column_top)).sum(0)
     state = State(form, threads, packed, top, total, column_top, column_total)
-    if reduction == "row_softplus":
-        return (torch.from_numpy(total[:rows].copy()),), state
-    with np.errstate(divide="ignore"):  # log 0 = -inf is the answer for a row without columns
-        row = torch.from_numpy((top + np.log(total))[:rows])
-        if reduction == "row_logsumexp":
-            return (row,), state
-        column = torch.from_numpy((column_top + np.log(column_total)).ravel()[:columns])
-    return (row, column), state
-
-
-def _quotient(g: Array, total: Array) -> Array:
-    """Return g / total, and 0 where nothing was summed."""
-    return np.divide(g, total, out=np.zeros_like(total), where=total > 0)
+    values = [total[:rows].copy() if reduction == "row_softplus" else log_sum(top, total, rows)]
+    if reduction == "both_logsumexp":
+        values.append(log_sum(column_top.ravel(), column_total.ravel(), columns))
+    if diagonal:
+        values.append(positive[:rows])
+    return tuple(map(torch.from_numpy, values)), state
 
 
 def backward(
-    reduction: Reduction, scores: PairwiseScores, state: State, upstream: Sequence[Tensor]
+    reduction: Reduction,
+    scores: PairwiseScores,
+    diagonal: bool,
+    state: State,
+    upstream: Sequence[Tensor],
 ) -> Gradients:
     """Return the gradients to all inputs."""
     packed, block_reduction, threads = state.packed, _BLOCK_REDUCTIONS[reduction], state.threads
-    (rows, n), columns = scores.u.shape, len(scores.v)
-    g = np.zeros_like(packed.a)
-    g[:rows] = upstream[0].numpy()
-    if reduction != "row_softplus":
-        g = _quotient(g, state.total)
-    column_top, h = np.zeros_like(packed.b), np.zeros_like(packed.b)  # for both_logsumexp only
+    rows, columns, dtype = len(scores.u), len(scores.v), packed.u.dtype
+    # Gradients of the values of rows and of their scores s_ii, then those to a and m.
+    g, positive, ga, gm = np.zeros((4, len(packed.u)), dtype)
+    if reduction == "row_softplus":
+        g[:rows] = upstream[0].numpy()
+    else:
+        g = pad_quotient(_array(upstream[0]), state.total)
+    column_top = h = packed.b  # read for both_logsumexp only
     if reduction == "both_logsumexp":
-        h.ravel()[:columns] = upstream[1].numpy()
-        column_top, h = state.column_top, _quotient(h, state.column_total)
-    gu, ga, gm = np.zeros_like(packed.u), np.zeros_like(packed.a), np.zeros_like(packed.a)
-    gv = np.zeros((threads, *packed.v.shape), gu.dtype)
-    gb = np.zeros((threads, *packed.b.shape), gu.dtype)
+        h = pad_quotient(_array(upstream[1]), state.column_total.ravel())
+        column_top, h = state.column_top, h.reshape(packed.b.shape)
+    if diagonal:
+        positive[:rows] = upstream[-1].numpy()
+    gu = np.zeros(packed.u.shape, dtype)
+    gv = np.zeros((threads, *packed.v.shape), dtype)
+    gb = np.zeros((threads, *packed.b.shape), dtype)
 
     def work(t: int, first: int, last: int) -> None:
         backward_rows(
             *(state.form, block_reduction, first, last, *packed),
-            *(state.top, g, column_top, h, (gu, ga, gm, gv[t], gb[t])),
+            *(state.top, g, column_top, h, positive, (gu, ga, gm, gv[t], gb[t])),
         )
 
     map_ranges(work, len(packed.u) // ROWS, threads)
-    u_gradient = torch.from_numpy(gu[:rows, :n])
-    flat = gv.sum(0).transpose(0, 2, 1).reshape(-1, packed.v.shape[1])
-    v_gradient = torch.from_numpy(flat[:columns, :n])
-    u_gradient, v_gradient, weights = _weighted(scores, u_gradient, v_gradient)
+    p = 0.0 if scores.p is None else scores.p
+    by_column = gv[0] if threads == 1 else gv.sum(0)
+    gradients = unpack(_array(scores.u), _array(scores.v), packed.w, p, gu, by_column)
+    to_u, to_v, to_weights = map(torch.from_numpy, gradients)
     return Gradients(
-        u_gradient,
-        v_gradient,
-        weights,
+        to_u,
+        to_v,
+        None if scores.weights is None else to_weights,
         None if scores.row_potential is None else torch.from_numpy(ga[:rows]),
         None if scores.column_potential is None else torch.from_numpy(gb.sum(0).ravel()[:columns]),
         None if scores.row_scale is None else torch.from_numpy(gm[:rows]),
     )
 
 
-def _weighted(
-    scores: PairwiseScores, gu: Tensor, gv: Tensor
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return gradients to u, v and the weights, given those of the passes without factor p w.
+def infonce(
+    scores: PairwiseScores, both: bool, with_gradients: bool
+) -> tuple[Tensor, Gradients | None]:
+    """Return the mean of log Σ_j e^s_ij - s_ii, and its gradients."""
+    if thread_count(len(scores.u), len(scores.v)) == 1:
+        return _infonce_alone(scores, both, with_gradients)
+    reduction: Reduction = "both_logsumexp" if both else "row_logsumexp"
+    (*sums, positive), state = forward(reduction, scores, diagonal=True)
+    s = positive.numpy()
+    value = mean_gap(state.top, state.total, s)
+    if both:
+        value = 0.5 * (value + mean_gap(state.column_top.ravel(), state.column_total.ravel(), s))
+    result = torch.tensor(value, dtype=positive.dtype)
+    if not with_gradients:
+        return result, None
+    g = torch.full_like(positive, 1 / len(positive))
+    upstream = [g / len(sums)] * len(sums) + [-g]
+    return result, backward(reduction, scores, True, state, upstream)
 
-    s = Σ_k w_k u_k v_k is linear in u, so dL/dw_k = Σ_i u_ik gu_ik. And |x|^p is homogeneous in
-    (u, v): by Euler's identity dL/dw_k = Σ_i gu_ik u_ik + Σ_j gv_jk v_jk with the given gradients.
-    Both hold with multipliers of the rows, which the given gradients include. A common shift of u
-    and v changes nothing, so they are centred, and summed in float64.
-    """
-    p, w = scores.p, scores.weights
-    if p is None:
-        if w is None:
-            return gu, gv, None
-        return gu * w, gv, (gu.double() * scores.u).sum(0).to(w.dtype)
-    if w is None:
-        return gu * p, gv * p, None
-    centre = scores.u.double().mean(0)
-    moment = (gu * (scores.u - centre)).sum(0) + (gv * (scores.v - centre)).sum(0)
-    scale = p * w
-    return gu * scale, gv * scale, moment.to(w.dtype)
+
+def _infonce_alone(
+    scores: PairwiseScores, both: bool, with_gradients: bool
+) -> tuple[Tensor, Gradients | None]:
+    """Return `infonce` by one thread."""
+    u, v, p, weights, a, b, row_scale, skip = scores
+    rows, columns = _array(u), _array(v)
+    empty = _EMPTY[rows.dtype]
+    value, valid, gradients = infonce_in_one_call(
+        form_of(p, rows.dtype),
+        _BLOCK_REDUCTIONS["both_logsumexp" if both else "row_logsumexp"],
+        both,
+        0.0 if p is None else p,
+        rows,
+        columns,
+        *(_array(x, empty) for x in (weights, a, b)),
+        _pad_scale(row_scale, len(rows)),
+        _array(skip, _NO_COLUMN),
+        with_gradients,
+    )
+    if not valid:
+        _refuse_invalid(scores)
+    result = torch.scalar_tensor(value, dtype=u.dtype)
+    if not with_gradients:
+        return result, None
+    gu, gv, gw, ga, gb, gm = gradients
+    return result, Gradients(
+        torch.from_numpy(gu),
+        torch.from_numpy(gv),
+        None if weights is None else torch.from_numpy(gw),
+        None if a is None else torch.from_numpy(ga[: len(rows)]),
+        None if b is None else torch.from_numpy(gb[: len(columns)]),
+        None if row_scale is None else torch.from_numpy(gm[: len(rows)]),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from isolatent.contrast.kernels.pairwise_scores import PairwiseScores, Reduction
 
-__all__ = ["Engine", "Gradients", "reduce_recomputed"]
+__all__ = ["Engine", "Gradients", "infonce_recomputed", "reduce_recomputed", "without_autocast"]
 
 
 class Gradients(NamedTuple):
@@ -31,14 +32,31 @@ class Engine(Protocol):
     """
 
     def forward(
-        self, reduction: Reduction, scores: PairwiseScores
+        self, reduction: Reduction, scores: PairwiseScores, diagonal: bool
     ) -> tuple[tuple[Tensor, ...], Any]:
-        """Return the reduced values and the state for `backward`."""
+        """Return the reduced values, the scores s_ii if asked for, and the state for `backward`."""
 
     def backward(
-        self, reduction: Reduction, scores: PairwiseScores, state: Any, upstream: Sequence[Tensor]
+        self,
+        reduction: Reduction,
+        scores: PairwiseScores,
+        diagonal: bool,
+        state: Any,
+        upstream: Sequence[Tensor],
     ) -> Gradients:
         """Return gradients, given those of the values; must leave the state as it was."""
+
+    def infonce(
+        self, scores: PairwiseScores, both: bool, with_gradients: bool
+    ) -> tuple[Tensor, Gradients | None]:
+        """Return `mean_infonce` and its gradients, or None for them."""
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Return a context in which autocast is off, which takes time only where it is on."""
+    if device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
 
 
 class _Recompute(torch.autograd.Function):
@@ -48,11 +66,13 @@ class _Recompute(torch.autograd.Function):
         name: str,
         engine: Engine,
         reduction: Reduction,
+        diagonal: bool,
         p: float | None,
         *inputs: Tensor | None,
     ) -> Any:
-        values, ctx.state = engine.forward(reduction, _detached(p, inputs))
-        ctx.name, ctx.engine, ctx.reduction, ctx.p = name, engine, reduction, p
+        values, ctx.state = engine.forward(reduction, _detached(p, inputs), diagonal)
+        ctx.name, ctx.engine, ctx.p = name, engine, p
+        ctx.reduction, ctx.diagonal = reduction, diagonal
         ctx.save_for_backward(*inputs)
         return values
 
@@ -60,17 +80,57 @@ class _Recompute(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> Any:
         saved = ctx.saved_tensors
         # Scores must come out as they did in the forward pass, in full precision.
-        with torch.no_grad(), torch.autocast(saved[0].device.type, enabled=False):
+        with torch.no_grad(), without_autocast(saved[0].device):
             scores = _detached(ctx.p, saved)
             ours = [g.detach() for g in upstream]
-            gradients = list(ctx.engine.backward(ctx.reduction, scores, ctx.state, ours))
-        if torch.is_grad_enabled():  # create_graph=True: a second derivative must be refused
-            given = [k for k, g in enumerate(gradients) if g is not None]
-            sources = [x for x in (*upstream, *saved) if x is not None]
-            marked = _Refuse.apply(ctx.name, len(given), *(gradients[k] for k in given), *sources)
-            for k, g in zip(given, marked, strict=True):
-                gradients[k] = g
-        return None, None, None, None, *gradients, None
+            gradients = ctx.engine.backward(ctx.reduction, scores, ctx.diagonal, ctx.state, ours)
+        if torch.is_grad_enabled():  # create_graph=True
+            gradients = _refused(ctx.name, gradients, (*upstream, *saved))
+        return None, None, None, None, None, *gradients, None
+
+
+class _Infonce(torch.autograd.Function):
+    """`mean_infonce`, whose gradients are computed along with the value.
+
+    A scalar's gradients are known up to the factor that arrives in the backward pass.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        name: str,
+        engine: Engine,
+        both: bool,
+        with_gradients: bool,
+        p: float | None,
+        *inputs: Tensor | None,
+    ) -> Any:
+        value, ctx.gradients = engine.infonce(_detached(p, inputs), both, with_gradients)
+        ctx.name = name
+        ctx.save_for_backward(*inputs)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        g = upstream[0].detach()
+        gradients: Sequence[Tensor | None]
+        needed = ctx.needs_input_grad[5:]  # fixed weights are not
+        gradients = [
+            x * g if need else None for x, need in zip(ctx.gradients, needed, strict=False)
+        ]
+        if torch.is_grad_enabled():  # create_graph=True
+            gradients = _refused(ctx.name, gradients, (*upstream, *ctx.saved_tensors))
+        return None, None, None, None, None, *gradients, None
+
+
+def _refused(
+    name: str, gradients: Sequence[Tensor | None], sources: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """Return gradients which it is an error to differentiate."""
+    given = [g for g in gradients if g is not None]
+    used = [x for x in sources if x is not None]
+    marked = iter(_Refuse.apply(name, len(given), *given, *used))
+    return [None if g is None else next(marked) for g in gradients]
 
 
 def _detached(p: float | None, inputs: Sequence[Tensor | None]) -> PairwiseScores:
@@ -99,10 +159,29 @@ class _Refuse(torch.autograd.Function):
 
 
 def reduce_recomputed(
-    name: str, engine: Engine, reduction: Reduction, scores: PairwiseScores
-) -> tuple[Tensor, ...]:
+    name: str,
+    engine: Engine,
+    reduction: Reduction,
+    scores: PairwiseScores,
+    diagonal: bool,
+) -> Any:
     """Return the values of a reduction, differentiable once in all floating inputs."""
-    if scores.p is None and scores.row_scale is not None:
-        scores = scores._replace(u=scores.u * scores.row_scale[:, None], row_scale=None)
-    u, v, p, *rest = scores
-    return _Recompute.apply(name, engine, reduction, p, u, v, *rest)
+    u, v, p, *rest = _scaled(scores)
+    return _Recompute.apply(name, engine, reduction, diagonal, p, u, v, *rest)
+
+
+def infonce_recomputed(name: str, engine: Engine, scores: PairwiseScores, both: bool) -> Tensor:
+    """Return `mean_infonce`, differentiable once in all floating inputs."""
+    u, v, p, *rest = _scaled(scores)
+    differentiable = torch.is_grad_enabled() and any(
+        x is not None and x.requires_grad for x in (u, v, *rest)
+    )
+    value: Tensor = _Infonce.apply(name, engine, both, differentiable, p, u, v, *rest)
+    return value
+
+
+def _scaled(scores: PairwiseScores) -> PairwiseScores:
+    """Return the scores with `row_scale` multiplied into u, if they are inner products."""
+    if scores.p is not None or scores.row_scale is None:
+        return scores
+    return scores._replace(u=scores.u * scores.row_scale[:, None], row_scale=None)
