@@ -120,3 +120,24 @@ def test_report_shows_a_model_and_its_data(isolatent, files, model, tmp_path):
         done = isolatent("report", model, "--out", "page.html", "--overwrite", *arguments)
         assert (done.code, done.out, done.err) == (0, "wrote page.html\n", "")
         assert expected in (tmp_path / "page.html").read_text()
+
+
+# diagnose
+
+
+def test_a_diagnosis_is_printed_as_text_or_json(isolatent, model, tmp_path, world):
+    pairs = tmp_path / "few.npz"
+    np.savez(pairs, x=world.x, x_pos=world.x + 0.01)
+    done = isolatent("diagnose", model, pairs)
+    assert done.code == 0, done.err
+    assert done.out.startswith("Cannot tell: 400 pairs")
+    record = json.loads(isolatent("diagnose", model, pairs, "--json").out)
+    assert (record["holds"], record["broken"], record["expected_score"]) == (None, [], None)
+
+
+def test_data_of_another_width_are_not_diagnosed(isolatent, model, tmp_path, world):
+    narrow = tmp_path / "narrow.npz"
+    np.savez(narrow, x=world.x[:, :2], x_pos=world.x[:, 1:3])
+    done = isolatent("diagnose", model, narrow)
+    assert done.code == 2
+    assert "features" in done.err

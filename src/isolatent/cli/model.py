@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from isolatent.evaluation import Interval
     from isolatent.training import ContrastiveICA
 
-__all__ = ["evaluate", "info", "report", "transform"]
+__all__ = ["diagnose", "evaluate", "info", "report", "transform"]
 
 CODE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 CONFIDENCE_LEVEL = 0.95
@@ -110,6 +110,46 @@ def evaluate(
             "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
         }
         write_json(json, content, indent=2)
+
+
+@app.command()
+@interruptible()
+def diagnose(
+    model: Model,
+    data: Annotated[
+        Path, typer.Argument(help="Pairs or a recording, in a file as for fit; those of fit do.")
+    ],
+    data_pos: Annotated[
+        Path | None, typer.Argument(help="Positives of DATA, row by row, in a second file.")
+    ] = None,
+    session: Session = None,
+    random_state: RandomState = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes, of which two can be used.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
+) -> None:
+    """Check on data whether to believe a model."""
+    fitted = _load(model)
+    from isolatent import diagnosis
+    from isolatent.pairs.readers import columns_by_name, read_observations, read_pairs
+
+    if data_pos is None:
+        observed = read_observations(data, session)
+    else:
+        observed = read_pairs(data, data_pos, session)
+    x, x_pos = observed.x, observed.x_pos
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is not None and observed.names is not None:
+        order = columns_by_name(data.name, observed.names, [str(name) for name in names])
+        x, x_pos = x[:, order], None if x_pos is None else x_pos[:, order]
+    with warnings.catch_warnings():  # columns are already matched by name
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = diagnosis.diagnose(
+            *(fitted, x, x_pos),
+            groups=None if x_pos is not None else observed.groups,
+            random_state=random_state,
+            n_jobs=jobs,
+        )
+    typer.echo(json_format.dumps(found.to_dict(), indent=2) if json else str(found))
 
 
 @app.command()

@@ -1,0 +1,139 @@
+"""Agreement between runs, up to the class of maps that a guarantee leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from isolatent.checks import check_integer
+from isolatent.diagnosis.agreement import agreement, metric_for
+from isolatent.evaluation import Interval, bootstrap, linear_r2, mcc
+from isolatent.theory import Guarantee
+from isolatent.training import ContrastiveICA
+
+__all__ = ["Consistency", "consistency"]
+
+
+@dataclass(frozen=True)
+class Consistency:
+    """How far runs agree, and how far they would by chance.
+
+    Attributes:
+        value: Mean agreement over all pairs of runs, from 0 to 1.
+        low: Mean lower end of its bootstrap intervals of 95 %.
+        high: Mean upper end.
+        control: The same agreement after the rows of one run of each pair are shuffled: what codes
+            without any relation have.
+        pairs: The agreement of each pair of runs, an :class:`isolatent.evaluation.Interval`, by
+            their numbers.
+        metric: How codes are compared: ``"linear_r2"`` or ``"mcc"``.
+
+    Example:
+        >>> interval = Interval(0.9, 0.85, 0.95, 0.95)
+        >>> str(Consistency(0.9, 0.85, 0.95, 0.02, {(0, 1): interval}, "mcc"))
+        'mcc 0.900 [0.850, 0.950], by chance 0.020'
+    """
+
+    value: float
+    low: float
+    high: float
+    control: float
+    pairs: dict[tuple[int, int], Interval]
+    metric: str
+
+    def __str__(self) -> str:
+        ends = f"[{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.metric} {self.value:.3f} {ends}, by chance {self.control:.3f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as plain data for JSON."""
+        pairs = [{"runs": list(key), **asdict(value)} for key, value in self.pairs.items()]
+        return asdict(self) | {"pairs": pairs}
+
+
+def consistency(
+    runs: Sequence[ArrayLike | ContrastiveICA],
+    guarantee: Guarantee | None = None,
+    *,
+    x: ArrayLike | None = None,
+    random_state: int = 0,
+) -> Consistency:
+    """Return how far runs agree, up to the maps that the guarantee leaves open.
+
+    Codes of different runs, animals or sessions are compared by the score of the guarantee: a
+    linear map, or one-to-one up to sign and scale. Agreement does not mean that codes are right:
+    runs can share a bias. On shuffled data it is at its control.
+
+    Args:
+        runs: Codes (N, n) of two or more runs for the same rows, or fitted models with ``x``.
+        guarantee: What is claimed about the codes; by default that of the first model, and an
+            affine map for codes.
+        x: Observations that the models encode.
+        random_state: Seed of the bootstrap and of the shuffled control, an integer >= 0.
+
+    Example:
+        >>> z = np.random.default_rng(0).normal(size=(500, 2))
+        >>> result = consistency([z, z @ [[1.0, 2.0], [0.0, 1.0]]])
+        >>> round(result.value, 3), result.control < 0.05
+        (1.0, True)
+    """
+    check_integer("random_state", random_state, at_least=0)
+    runs = list(runs)
+    if len(runs) < 2:
+        raise ValueError(f"runs must be two or more, got {len(runs)}")
+    models = [run for run in runs if isinstance(run, ContrastiveICA)]
+    if models and len(models) < len(runs):
+        raise TypeError("runs must be all models or all codes, got some of each")
+    if models and x is None:
+        raise ValueError("x must be given for models: the observations that they encode")
+    if not models and x is not None:
+        raise ValueError("x must be None for codes: there is no model to encode it")
+    if models and guarantee is None:
+        guarantee = models[0].guarantee_
+    if guarantee is not None and not isinstance(guarantee, Guarantee):
+        raise TypeError(f"guarantee must be a Guarantee or None, got {guarantee!r}")
+    observed: Any = x
+    found: list[Any] = [model.transform(observed) for model in models] if models else runs
+    codes = [np.asarray(part, dtype=np.float64) for part in found]
+    for k, part in enumerate(codes):
+        if part.ndim != 2 or len(part) != len(codes[0]):
+            raise ValueError(
+                f"runs must be codes (N, n) of the same rows, got {codes[0].shape} for run 0 and "
+                f"{part.shape} for run {k}"
+            )
+    usable = np.isfinite(np.concatenate(codes, axis=1)).all(axis=1)  # rows with NaN have no codes
+    codes = [part[usable] for part in codes]
+    metric = "linear_r2" if guarantee is None else metric_for(guarantee.metric)
+    rng = np.random.default_rng(random_state)
+    order = rng.permutation(len(codes[0]))
+    pairs, controls = {}, []
+    for i, j in combinations(range(len(codes)), 2):
+        pairs[i, j] = _compare(codes[i], codes[j], metric, random_state)
+        controls.append(agreement(codes[i], codes[j][order], metric))
+    values = [*pairs.values()]
+    return Consistency(
+        fmean(one.value for one in values),
+        fmean(one.low for one in values),
+        fmean(one.high for one in values),
+        fmean(controls),
+        pairs,
+        metric,
+    )
+
+
+def _compare(
+    first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], metric: str, seed: int
+) -> Interval:
+    """Return the agreement with its interval: of a linear R² the lower of both directions."""
+    if metric == "mcc":
+        return bootstrap(mcc, first, second, random_state=seed)
+    both = [
+        bootstrap(linear_r2, a, b, random_state=seed) for a, b in ((first, second), (second, first))
+    ]
+    return min(both, key=lambda interval: interval.value)

@@ -1,0 +1,221 @@
+"""Controls: pairs against shuffled pairs, one run against another, and a decoder of the codes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Generator, Tensor, nn
+
+from isolatent.diagnosis.agreement import agreement
+from isolatent.diagnosis.held_out import HeldOut, encode
+from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, LEAST_SCORE, SUPPORTED, Check
+from isolatent.encoders import MLP
+from isolatent.inference import encode_chunks
+from isolatent.training.contrastive import has_bound
+
+__all__ = ["Decoder", "check_axes", "check_information", "check_optimum", "check_residuals"]
+
+BATCH = 256  # pairs of one value of a loss
+LEAST_INFORMATION = 0.05  # nats: pairs that share less show next to nothing
+INFORMED = 4.0  # standard errors of information above chance
+DECODER_WIDTH, DECODER_STEPS, DECODER_BATCH = 128, 400, 256
+DECODER_RATE = 5e-3
+UNEXPLAINED = 0.1  # share of the observations that a decoder may miss by itself
+SHARED, INDEPENDENT = 0.05, 0.05  # shares that count as further factors, or as noise
+VISIBLE = 0.01  # share of noise in residuals that is more than a decoder's own error
+
+
+def check_information(network: nn.Module, loss: nn.Module, pairs: HeldOut) -> Check:
+    """Compare the loss of pairs with that of shuffled pairs, for codes that saw neither."""
+    testing = pairs.testing
+    plain = has_bound(loss, testing) and testing.blocks is None and testing.unpaired is None
+    if not plain:
+        return Check("information", CANNOT_TELL, None, "no bound on information for this loss")
+    h, h_pos = _shuffle(*encode(network, testing))
+    related = _values(loss, h, h_pos)
+    shuffled = _values(loss, h, h_pos.roll(BATCH // 2 + 1, 0))
+    count = len(related)
+    chance = math.log(len(h) / count)
+    information, control = chance - float(related.mean()), chance - float(shuffled.mean())
+    error = float(related.std()) / math.sqrt(count)
+    # An overfitted model is sure of pairs that it should not know: shuffled ones show that.
+    found = information - max(0.0, control)
+    p_value = float(stats.t.sf(found / error if error > 0 else 0.0, count - 1))
+    words = f"{max(0.0, information):.3f} ± {error:.3f} nats"
+    effect = f"held-out pairs share {words}, shuffled ones {max(0.0, control):.3f}"
+    if found > max(LEAST_INFORMATION, INFORMED * error):
+        return Check("information", SUPPORTED, information, effect, p_value)
+    status = CANNOT_TELL if found + 2 * error > 2 * LEAST_INFORMATION else CONTRADICTED
+    return Check("information", status, information, effect, p_value, 1.0)
+
+
+def _shuffle(h: Tensor, h_pos: Tensor) -> tuple[Tensor, Tensor]:
+    order = torch.randperm(len(h), generator=Generator().manual_seed(0))
+    return h[order], h_pos[order]
+
+
+@torch.no_grad()
+def _values(loss: nn.Module, h: Tensor, h_pos: Tensor) -> Tensor:
+    count = max(2, len(h) // BATCH)
+    parts = zip(h.tensor_split(count), h_pos.tensor_split(count), strict=True)
+    return torch.stack([loss(a, b) for a, b in parts]).double()
+
+
+def check_optimum(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any], metric: str) -> Check:
+    """Compare the codes of two runs on pairs that the second one did not see.
+
+    If each run has a score s against the factors, and their errors are independent, they agree up
+    to s²: so the root of their agreement estimates s.
+    """
+    agreed = agreement(codes, others, metric)
+    score = math.sqrt(max(0.0, agreed))
+    effect = f"a second run agrees with the codes up to {agreed:.3f} ({metric})"
+    status = SUPPORTED if score >= LEAST_SCORE else CONTRADICTED
+    return Check("optimum", status, agreed, effect, None, 1 - score)
+
+
+def check_axes(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Check:
+    """Tell whether another run finds the same axes in codes that agree up to a linear map."""
+    linear, single = agreement(codes, others), agreement(codes, others, "mcc")
+    effect = f"single codes of a second run agree up to {single:.3f} (mcc)"
+    if linear < LEAST_SCORE**2:
+        return Check("axes", CANNOT_TELL, single, effect)
+    score = math.sqrt(single)
+    status = SUPPORTED if score >= LEAST_SCORE else CONTRADICTED
+    return Check("axes", status, single, effect, None, 1 - score)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A map from codes back to observations, and what it leaves unexplained.
+
+    Attributes:
+        network: Standardised codes to standardised observations.
+        center: Mean of the codes.
+        spread: Standard deviation of the codes.
+        mean: Mean of the observations.
+        scale: Standard deviation of the observations.
+        residuals: Standardised residuals (N, m) of held-out anchors.
+        residuals_pos: Those of their positives.
+        unexplained: Share of the variance of the observations that the codes do not explain.
+        dimensions: Dimensions d of the surface on which the codes lie.
+    """
+
+    network: nn.Module
+    center: Tensor
+    spread: Tensor
+    mean: Tensor
+    scale: Tensor
+    residuals: Tensor
+    residuals_pos: Tensor
+    unexplained: float
+    dimensions: int
+
+    @property
+    def shows_noise(self) -> bool:
+        """Whether there are more columns than dimensions, so that noise leaves the surface."""
+        return len(self.mean) > self.dimensions
+
+    @property
+    def noise_factor(self) -> float:
+        """How much larger noise of all directions is than the part that residuals show."""
+        columns = len(self.mean)
+        return math.sqrt(columns / (columns - self.dimensions)) if self.shows_noise else 1.0
+
+    @classmethod
+    def fit(cls, encoder: nn.Module, pairs: HeldOut, head: str, seed: int) -> Decoder:
+        """Fit a decoder to the codes of an encoder, whose head says where they live."""
+        x, x_pos = (part.flatten(1).float() for part in (pairs.fitting.x, pairs.testing.x))
+        seen = torch.cat([x, pairs.fitting.x_pos.flatten(1).float()])
+        h = torch.cat([*encode(encoder, pairs.fitting)]).float()
+        center, spread = h.mean(0), h.std(0).clamp(min=1e-9)
+        mean, scale = seen.mean(0), seen.std(0).clamp(min=1e-9)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = MLP(h.shape[1], seen.shape[1], (DECODER_WIDTH, DECODER_WIDTH))
+            _minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
+        parts = zip(
+            encode(encoder, pairs.testing),
+            (pairs.testing.x, pairs.testing.x_pos),
+            strict=True,
+        )
+        r, r_pos = (
+            (observed.flatten(1).float() - mean) / scale
+            - encode_chunks(network, (codes.float() - center) / spread)
+            for codes, observed in parts
+        )
+        missed = torch.cat([r, r_pos]).square().mean() / _variance(x_pos, mean, scale)
+        dimensions, found = h.shape[1] - (head == "sphere"), float(missed)
+        return cls(network, center, spread, mean, scale, r, r_pos, found, dimensions)
+
+    def observe(self, codes: Tensor, generator: Generator, noise: bool) -> Tensor:
+        """Return observations (N, m) of codes (N, n).
+
+        Args:
+            codes: The codes.
+            generator: Source of randomness.
+            noise: Whether to add residuals, drawn at random.
+        """
+        x = encode_chunks(self.network, (codes.float() - self.center) / self.spread)
+        if noise:
+            rows = torch.randint(len(self.residuals), (len(x),), generator=generator)
+            x = x + self.noise_factor * self.residuals[rows]
+        return self.mean + self.scale * x
+
+
+def _variance(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
+    return ((x - mean) / scale).square().mean()
+
+
+def _minimise_error(network: nn.Module, h: Tensor, x: Tensor, seed: int) -> None:
+    generator = Generator().manual_seed(seed)
+    optimiser = torch.optim.Adam(network.parameters(), lr=DECODER_RATE, fused=True)
+    for step in range(DECODER_STEPS):
+        for group in optimiser.param_groups:
+            group["lr"] = DECODER_RATE * 0.5 * (1 + math.cos(math.pi * step / DECODER_STEPS))
+        rows = torch.randint(len(h), (DECODER_BATCH,), generator=generator)
+        optimiser.zero_grad()
+        (network(h[rows]) - x[rows]).square().mean().backward()
+        optimiser.step()
+    network.eval()
+
+
+def check_residuals(decoder: Decoder) -> list[Check]:
+    """Tell further factors, which pairs share, from noise, which they do not.
+
+    Only the part of the noise that leaves the surface of the codes shows in residuals, so noise is
+    taken to be as large along the surface. With as many columns as dimensions none shows.
+
+    Returns:
+        Checks of ``n_components``, ``injective`` and ``noise``.
+    """
+    r, r_pos = decoder.residuals.double(), decoder.residuals_pos.double()
+    products = (r * r_pos).mean(1)
+    total = float(torch.cat([r, r_pos]).square().mean())
+    correlation = float(products.mean()) / total if total > 0 else 0.0
+    error = float(products.std()) / math.sqrt(len(products)) / max(total, 1e-12)
+    missed = decoder.unexplained
+    shared, alone = missed * max(0.0, correlation), missed * min(1.0, 1 - correlation)
+    p_value = float(stats.norm.sf(correlation / error)) if error > 0 else None
+    explained = f"codes explain {1 - missed:.1%} of the observations"
+    injective = SUPPORTED if missed < UNEXPLAINED else CANNOT_TELL
+    checks = [Check("injective", injective, missed, explained)]
+    if missed > UNEXPLAINED and shared > SHARED and correlation > INFORMED * error:
+        many = f"{explained}; pairs share {shared / missed:.0%} of the rest"
+        unsure = Check("noise", CANNOT_TELL, alone, "further factors hide it")
+        checks.insert(0, Check("n_components", CONTRADICTED, shared, many, p_value, shared))
+        return [*checks, unsure]
+    checks.insert(0, Check("n_components", SUPPORTED, shared, explained))
+    noise = alone * decoder.noise_factor**2
+    effect = f"about {noise:.1%} of the variance of the observations is noise"
+    if alone > VISIBLE and noise > INDEPENDENT:
+        return [*checks, Check("noise", CONTRADICTED, noise, effect)]
+    if not decoder.shows_noise:
+        effect = "as many columns as dimensions of the codes: noise looks like steps"
+        return [*checks, Check("noise", CANNOT_TELL, noise, effect)]
+    return [*checks, Check("noise", SUPPORTED, noise, effect)]

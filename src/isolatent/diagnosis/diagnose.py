@@ -1,0 +1,190 @@
+"""Diagnose a fit: which of its assumptions do the data contradict, and does it matter?"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from joblib import Parallel, delayed
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from torch import Tensor
+
+from isolatent.checks import IsolatentWarning, check_integer
+from isolatent.diagnosis.agreement import metric_for
+from isolatent.diagnosis.controls import (
+    Decoder,
+    check_axes,
+    check_information,
+    check_optimum,
+    check_residuals,
+)
+from isolatent.diagnosis.held_out import (
+    HeldOut,
+    TooFewPairsError,
+    hold_pairs_out,
+    refit,
+    source_of,
+)
+from isolatent.diagnosis.nested import check_relaxations_nested
+from isolatent.diagnosis.rehearsal import rehearse
+from isolatent.diagnosis.verdict import (
+    CANNOT_TELL,
+    CONTRADICTED,
+    Check,
+    Diagnosis,
+    ExpectedScore,
+    conclude,
+)
+from isolatent.inference import encode_chunks
+from isolatent.pairs import PairSource
+from isolatent.training import ContrastiveICA
+from isolatent.training.axis_search import without_axes
+from isolatent.worlds import World
+
+__all__ = ["diagnose"]
+
+LOSE_FACTORS = ("factor_scale", "dynamics")  # assumptions whose failure loses whole factors
+FOUND_AGAIN = 0.5  # of what was unexplained: codes that leave out less hold what was lost
+NOTHING_CHECKED = ("information", "optimum")
+
+
+def diagnose(
+    model: ContrastiveICA,
+    x: ArrayLike | Tensor | World | PairSource,
+    x_pos: ArrayLike | Tensor | None = None,
+    *,
+    groups: ArrayLike | None = None,
+    random_state: Any = 0,
+    n_jobs: int = 1,
+) -> Diagnosis:
+    """Tell whether a fit is to be believed, from data without ground truth.
+
+    A quarter of the pairs is kept from everything that is trained here. A second run with another
+    seed tells whether training reached one optimum, and what held-out pairs share. Assumptions that
+    can be relaxed are relaxed, one on top of the other. A decoder tells factors that were left out
+    from noise. A rehearsal, the same training on a sample of the declared world, gives the score to
+    expect. ``docs/diagnosis.md`` says what cannot be known.
+
+    It trains two models like the given one and up to six short runs, so it takes two to four times
+    as long as the fit.
+
+    Args:
+        model: A fitted model.
+        x: Observations (N, ...) with their positives in ``x_pos``; a recording, a world or a pair
+            source without. They may be the data of the fit.
+        x_pos: The positive of each row of x.
+        groups: For a recording: one session id for each row.
+        random_state: Seed, as in scikit-learn.
+        n_jobs: Number of processes, as in joblib: the rehearsal and the comparisons can run at the
+            same time.
+
+    Example:
+        >>> import isolatent as iso
+        >>> world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.1), iso.Linear(), seed=0)
+        >>> pairs = world.sample_pairs(300)
+        >>> recipe = iso.Recipe(max_steps=20, batch_size=32, warmup=5)
+        >>> model = iso.ContrastiveICA(2, space="box", recipe=recipe, random_state=0).fit(*pairs)
+        >>> print(diagnose(model, *pairs))  # too few pairs to say anything
+        Cannot tell: 300 pairs, of which a quarter must be at least 200.
+          ? information   cannot tell  not checked
+          ? optimum       cannot tell  not checked
+          expected score  not to be had
+    """
+    if n_jobs != -1:
+        check_integer("n_jobs", n_jobs, at_least=1)
+    seed = int(check_random_state(random_state).randint(2**31 - 2))
+    source = source_of(model, x, x_pos, groups)
+    try:
+        pairs = hold_pairs_out(model, source, seed)
+    except TooFewPairsError as error:
+        checks = tuple(Check(key, CANNOT_TELL, None, "not checked") for key in NOTHING_CHECKED)
+        verdict = f"Cannot tell: {error}, of which a quarter must be at least 200."
+        return Diagnosis(None, (), None, checks, verdict)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IsolatentWarning)  # of the runs below; this is the verdict
+        return _diagnose(model, pairs, seed, n_jobs)
+
+
+def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> Diagnosis:
+    guarantee, metric = model.guarantee_, metric_for(model.guarantee_.metric)
+    testing = pairs.testing
+    second = refit(model, pairs.source, seed)
+    network = without_axes(second.encoder_)
+    checks = [check_information(network, second.loss_, pairs)]
+    if checks[0].status == CONTRADICTED:
+        return conclude(checks, None, guarantee.equivalence, guarantee.gap)
+    codes, others = (encode_chunks(one.encoder_, testing.x).numpy() for one in (model, second))
+    checks.append(check_optimum(codes, others, metric))
+    found = model.axes_ is not None and model.axes_.separates
+    if found:
+        checks.append(check_axes(codes, others))
+    jobs = [
+        delayed(check_relaxations_nested)(
+            *(network, second.loss_, second.beliefs_, second.head_, pairs),
+            steps=len(second.history_),
+            metric="linear_r2" if found else metric,
+            seed=seed,
+        )
+    ]
+    decoder: Decoder | None = None
+    if testing.x.ndim == 2:
+        decoder = Decoder.fit(model.encoder_, pairs, model.head_, seed)
+        plain = testing.negatives is None and testing.tags is None
+        if guarantee.equivalence is not None and plain:
+            jobs.append(delayed(rehearse)(model, pairs, decoder, seed + 1))
+    alone = pairs.n_pairs is None  # the generator of an endless source cannot be sent
+    relaxed, *scores = Parallel(n_jobs=1 if alone else n_jobs)(jobs)
+    expected: ExpectedScore | None = scores[0] if scores else None
+    checks += relaxed
+    if decoder is not None:
+        checks += check_residuals(decoder)
+    if model.n_components >= testing.x[:1].numel():
+        checks = _explain_lost_factors(model, checks, decoder, pairs, seed)
+    return conclude(_judge(checks, expected), expected, guarantee.equivalence, guarantee.gap)
+
+
+def _explain_lost_factors(
+    model: ContrastiveICA, checks: list[Check], decoder: Decoder | None, pairs: HeldOut, seed: int
+) -> list[Check]:
+    """Return checks for codes that are as many as columns, so that more codes cannot help.
+
+    What codes leave out then are factors that training lost. Those that move far more than others,
+    or that oscillate, are lost without the relaxation, and their lack cannot be seen at the codes:
+    so a model is trained anew with it, and it is to blame if its codes hold what was lost.
+    """
+    by_key = {check.key: check for check in checks}
+    lost = by_key.get("n_components")
+    if decoder is None or lost is None or lost.status != CONTRADICTED:
+        return checks
+    effect = f"{lost.effect}, though codes are as many as columns: factors were lost"
+    by_key["n_components"] = replace(lost, status=CANNOT_TELL, effect=effect)
+    candidates = [key for key in LOSE_FACTORS if key in by_key]
+    if any(by_key[key].is_harmful for key in candidates):
+        return [*by_key.values()]
+    for key in candidates:
+        other = refit(model, pairs.source, seed, relax=(*model.relaxed_, key))
+        left_out = Decoder.fit(other.encoder_, pairs, other.head_, seed).unexplained
+        if left_out < FOUND_AGAIN * decoder.unexplained:
+            found = f"{effect}, and relaxing it finds them: {1 - left_out:.1%} are explained"
+            by_key[key] = replace(
+                by_key[key], status=CONTRADICTED, effect=found, p_value=None, harm=lost.harm
+            )
+            return [*by_key.values()]
+    optimum = by_key["optimum"]
+    by_key["optimum"] = replace(optimum, status=CONTRADICTED, effect=effect, harm=lost.harm)
+    return [*by_key.values()]
+
+
+def _judge(checks: list[Check], expected: ExpectedScore | None) -> list[Check]:
+    """Let the harm of noise be what a rehearsal with noise loses."""
+    if expected is None:
+        return checks
+    harm = 1 - expected.value
+    return [
+        Check(c.key, c.status, c.statistic, c.effect, c.p_value, harm)
+        if c.key == "noise" and c.status == CONTRADICTED
+        else c
+        for c in checks
+    ]

@@ -1,0 +1,61 @@
+"""Consistency of runs: up to the guarantee, with its control."""
+
+import json
+
+import numpy as np
+import pytest
+
+import isolatent as iso
+from isolatent.theory import derive_guarantee
+
+
+@pytest.fixture
+def z():
+    return np.random.default_rng(0).uniform(size=(1000, 3))
+
+
+def noisy(z, seed, std=0.05):
+    return z + std * np.random.default_rng(seed).normal(size=z.shape)
+
+
+def test_the_interval_holds_the_agreement_of_noisy_runs(z):
+    found = iso.consistency([noisy(z, 1), noisy(z, 2) @ np.diag([1, 2, 3]), noisy(z, 3)])
+    assert len(found.pairs) == 3
+    assert found.low < found.value < found.high
+    share = 1 / (1 + 0.05**2 * 12)  # of the variance of a run that is not noise
+    assert found.value == pytest.approx(share**2, abs=0.01)
+
+
+def test_shuffled_runs_are_at_their_control(z):
+    shuffled = z[np.random.default_rng(5).permutation(len(z))]
+    for guarantee in (None, derive_guarantee(iso.Beliefs("box", conditional="laplace"))):
+        found = iso.consistency([z, shuffled], guarantee)
+        assert abs(found.value - found.control) < 0.03
+
+
+def test_the_guarantee_decides_how_codes_are_compared(z):
+    turned = z @ np.linalg.qr(np.random.default_rng(1).normal(size=(3, 3)))[0]
+    aligned = derive_guarantee(iso.Beliefs("box", conditional="laplace"))
+    assert iso.consistency([z, turned]).value > 0.999
+    assert iso.consistency([z, turned], aligned).value < 0.95
+
+
+def test_the_result_is_plain_json_and_repeats(z):
+    records = [iso.consistency([z, noisy(z, 1)]).to_dict() for _ in range(2)]
+    assert json.loads(json.dumps(records[0])) == records[1]
+
+
+@pytest.mark.parametrize(
+    ("runs", "options", "error", "message"),
+    [
+        ([np.zeros((5, 2))], {}, ValueError, "two or more"),
+        ([np.zeros((5, 2)), np.zeros((6, 2))], {}, ValueError, "same rows"),
+        ([np.zeros((5, 2)), iso.ContrastiveICA(2)], {}, TypeError, "all models or all codes"),
+        ([iso.ContrastiveICA(2), iso.ContrastiveICA(2)], {}, ValueError, "x must be given"),
+        ([np.zeros((5, 2))] * 2, {"x": np.zeros((5, 2))}, ValueError, "x must be None"),
+        ([np.zeros((5, 2))] * 2, {"guarantee": "affine"}, TypeError, "guarantee"),
+    ],
+)
+def test_bad_input(runs, options, error, message):
+    with pytest.raises(error, match=message):
+        iso.consistency(runs, **options)

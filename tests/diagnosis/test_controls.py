@@ -1,0 +1,83 @@
+"""Controls: information against chance, and what a decoder leaves over."""
+
+import math
+
+import pytest
+import torch
+
+import isolatent as iso
+from isolatent.diagnosis.controls import Decoder, check_information, check_residuals
+from isolatent.diagnosis.held_out import HeldOut
+
+N = 4000
+
+
+def pairs_of(parts):
+    source = iso.ArrayPairs(*parts)
+    half = N // 2
+    batches = [iso.Batch(*(p[rows] for p in parts)) for rows in (slice(half), slice(half, N))]
+    return HeldOut(source, *batches, N)
+
+
+class FirstColumns(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.n, self.weight = n, torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return x[:, : self.n]
+
+
+def draw(seed, *shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_information_is_that_of_normal_pairs():
+    x = draw(0, N, 1)
+    correlation = 0.6
+    x_pos = correlation * x + math.sqrt(1 - correlation**2) * draw(1, N, 1)
+    scale = correlation / (2 * (1 - correlation**2))  # e^s is the density ratio, up to potentials
+    loss = iso.InfoNCE(
+        iso.Lp(p=2, weights=scale),
+        potential=_Square((correlation**2 - correlation) / (2 * (1 - correlation**2))),
+        potential_pos=_Square((correlation**2 - correlation) / (2 * (1 - correlation**2))),
+    )
+    check = check_information(FirstColumns(1), loss, pairs_of((x, x_pos)))
+    assert check.status == "supported"
+    assert check.statistic == pytest.approx(-0.5 * math.log(1 - correlation**2), abs=0.03)
+
+
+class _Square(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, h):
+        return self.factor * h.square().sum(-1)
+
+
+def test_unrelated_pairs_are_at_chance():
+    parts = draw(0, N, 2), draw(1, N, 2)
+    check = check_information(FirstColumns(2), iso.InfoNCE(iso.Lp(p=2)), pairs_of(parts))
+    assert check.status == "contradicted"
+
+
+def statuses(parts, n):
+    decoder = Decoder.fit(FirstColumns(n), pairs_of(parts), "free", seed=0)
+    return {check.key: check.status for check in check_residuals(decoder)}
+
+
+def test_a_factor_that_is_left_out_is_told_from_noise():
+    x = draw(0, N, 3)
+    missing = statuses((x, x + 0.1 * draw(1, N, 3)), 2)
+    assert (missing["n_components"], missing["noise"]) == ("contradicted", "cannot tell")
+    noise = torch.cat([x[:, :2], draw(2, N, 1)], 1), torch.cat([x[:, :2], draw(3, N, 1)], 1)
+    noisy = statuses(noise, 2)
+    assert (noisy["n_components"], noisy["noise"]) == ("supported", "contradicted")
+
+
+def test_codes_that_hold_all_leave_nothing():
+    x = draw(0, N, 2)
+    x = torch.cat([x, x.square().sum(1, keepdim=True)], 1)
+    found = statuses((x, x + 0.0), 2)
+    assert found == {"n_components": "supported", "injective": "supported", "noise": "supported"}

@@ -1,0 +1,154 @@
+"""Diagnoses of worlds as declared, and of worlds that break one assumption."""
+
+import json
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import isolatent as iso
+
+PAIRS = 3600
+RECIPE = iso.Recipe(max_steps=160, batch_size=256, warmup=30)
+SPHERE, BOX = {"space": "sphere"}, {"space": "box", "conditional": "laplace"}
+MIXING = iso.InvertibleMLP(layers=3)
+
+
+def sphere(kappa):
+    return iso.World(iso.Sphere(4), iso.Uniform(), iso.VonMisesFisher(kappa), MIXING, seed=0)
+
+
+def fitted(x, x_pos, recipe=RECIPE, **beliefs):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", iso.checks.IsolatentWarning)
+        model = iso.ContrastiveICA(4, recipe=recipe, random_state=0, **beliefs)
+        return model.fit(x, x_pos)
+
+
+def diagnosed(x, x_pos, **beliefs):
+    return iso.diagnose(fitted(x, x_pos, **beliefs), x, x_pos)
+
+
+def by_place(kappas):
+    """Return pairs on a sphere with one concentration on either side of the equator."""
+    world, generator = sphere(1.0), torch.Generator().manual_seed(0)
+    z = world.sample_anchors(PAIRS, generator)
+    steps = [iso.VonMisesFisher(k).sample(world.space, z, generator) for k in kappas]
+    return world.observe(z), world.observe(torch.where(z[:, :1] > 0, *steps))
+
+
+def test_a_sphere_as_declared_holds():
+    world = sphere(15.0)
+    z = world.sample_latents(PAIRS)
+    x, x_pos = map(world.observe, z)
+    model = fitted(x, x_pos, **SPHERE)
+    found = iso.diagnose(model, x, x_pos)
+    assert found.holds is True
+    assert found.broken == ()
+    score = iso.linear_r2(z[0], model.transform(x))
+    assert found.expected_score.low <= score <= found.expected_score.high
+    record = found.to_dict()
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+
+
+def test_a_box_as_declared_holds():
+    world = iso.World(iso.Box(4), iso.Uniform(), iso.Laplace(0.08), MIXING, seed=0)
+    found = diagnosed(*world.sample_pairs(PAIRS), **BOX)
+    assert found.holds is True
+    assert found.expected_score.metric == "mcc"
+
+
+def test_shuffled_pairs_hold_no_information():
+    x, x_pos = sphere(15.0).sample_pairs(3000)
+    found = diagnosed(x, x_pos.roll(7, 0), **SPHERE)
+    assert found.holds is False
+    assert found.broken == ("information",)
+    assert found.expected_score is None
+
+
+def test_unrelated_pairs_name_the_pairing():
+    x, x_pos = sphere(35.0).sample_pairs(PAIRS)
+    unrelated = round(0.4 * PAIRS)
+    x_pos[:unrelated] = x_pos[:unrelated].roll(1, 0)
+    found = diagnosed(x, x_pos, **SPHERE)
+    assert found.broken[0] == "pairing"
+    assert "pairing" in found.verdict
+
+
+def test_steps_that_depend_on_the_place_name_the_scale_of_the_anchors():
+    found = diagnosed(*by_place((60.0, 5.0)), **SPHERE)
+    assert found.holds is False
+    assert found.broken[0] == "anchor_scale"
+
+
+def test_unequal_factors_name_the_scale_of_the_factors():
+    steps = iso.AnisotropicNormal((5.0, 10.0, 40.0, 80.0))
+    world = iso.World(iso.Sphere(4), iso.Uniform(), steps, MIXING, seed=0)
+    found = diagnosed(*world.sample_pairs(PAIRS), **SPHERE)
+    assert "factor_scale" in found.broken[:1]
+
+
+@pytest.mark.slow
+def test_factors_that_were_lost_are_not_blamed_on_the_number_of_codes():
+    """Some factors move so far that a network without weights of the codes loses them."""
+    steps = iso.AnisotropicNormal((80.0, 234.0, 684.0, 2000.0))
+    world = iso.World(iso.Box(4), iso.Uniform(), steps, MIXING, seed=0)
+    recipe = replace(RECIPE, max_steps=400)
+    found = diagnosed(*world.sample_pairs(8000), space="box", recipe=recipe)
+    assert found.holds is False
+    assert found.broken[0] == "factor_scale"
+
+
+# Input
+
+
+@pytest.fixture(scope="module")
+def hasty():
+    """A model that was hardly trained, and its pairs."""
+    x, x_pos = sphere(15.0).sample_pairs(1000)
+    recipe = iso.Recipe(max_steps=5, batch_size=64)
+    return iso.ContrastiveICA(4, **SPHERE, recipe=recipe, random_state=0).fit(x, x_pos), x, x_pos
+
+
+def test_a_random_state_gives_one_result(hasty):
+    first, second = (iso.diagnose(*hasty, random_state=3) for _ in range(2))
+    assert first == second
+
+
+def test_too_few_pairs_cannot_tell(hasty):
+    model, x, x_pos = hasty
+    found = iso.diagnose(model, x[:300], x_pos[:300])
+    assert (found.holds, found.broken, found.expected_score) == (None, (), None)
+    assert "300 pairs" in found.verdict
+    assert {check.status for check in found.checks} == {"cannot tell"}
+
+
+def test_a_model_that_is_not_fitted():
+    with pytest.raises(Exception, match="not fitted"):
+        iso.diagnose(iso.ContrastiveICA(4), np.zeros((9, 4)), np.zeros((9, 4)))
+
+
+def test_something_else_than_a_model():
+    with pytest.raises(TypeError, match="model must be a ContrastiveICA"):
+        iso.diagnose("model", np.zeros((9, 4)))
+
+
+def test_data_of_another_width(hasty):
+    model, x, x_pos = hasty
+    with pytest.raises(ValueError, match="features"):
+        iso.diagnose(model, x[:, :3], x_pos[:, :3])
+    narrow = iso.ArrayPairs(x[:, :3], x_pos[:, :3])
+    with pytest.raises(ValueError, match="must have 4 features"):
+        iso.diagnose(model, narrow)
+
+
+def test_a_recording_without_dynamics_holds_no_information():
+    x = sphere(15.0).sample_pairs(2000)[0]
+    recipe = iso.Recipe(max_steps=20, batch_size=64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", iso.checks.IsolatentWarning)
+        model = iso.ContrastiveICA(4, **SPHERE, recipe=recipe, random_state=0).fit(x)
+    groups = np.repeat([0, 1], 1000)
+    assert iso.diagnose(model, x, groups=groups).broken == ("information",)
