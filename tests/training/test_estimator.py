@@ -415,7 +415,7 @@ def test_the_interval_of_the_related_share_is_that_of_the_pairs_there_are():
 
 
 def test_without_held_out_pairs_nothing_is_chosen():
-    x, x_pos, _ = box_pairs(0.4, rows=80)
+    x, x_pos, _ = box_pairs(0.4, rows=19)
     recipe = iso.Recipe(max_steps=200, batch_size=16, warmup=5)
     model = relaxing_model("auto", recipe).fit(x, x_pos)
     assert (model.relaxed_, model.gains_) == ((), {})

@@ -122,6 +122,15 @@ def test_in_the_cool_down_weights_that_are_worse_are_not_kept():
     assert 7500 < worse <= 8100
 
 
+def test_without_early_stopping_a_run_takes_all_steps_and_keeps_the_last_weights():
+    schedule = Schedule(Recipe(max_steps=10_000, cooldown=0.25), early_stopping=False)
+    kept = [n for n in range(100, 10_001, 100) if schedule.measured(n, abs(n - 2000) / 1000)]
+    assert kept == [*range(100, 2001, 100), *range(7600, 10_001, 100)]
+    assert schedule.total == 10_000
+    schedule.restart()
+    assert not schedule.early_stopping
+
+
 def test_a_schedule_can_be_restored():
     schedule, _ = run_schedule(lambda step: 5 * math.exp(-step / 300))
     other = Schedule(schedule.recipe)

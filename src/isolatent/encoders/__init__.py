@@ -13,6 +13,7 @@ from isolatent.encoders.networks import (
     ResidualEncoder,
     SphereHead,
 )
+from isolatent.encoders.recording_encoders import RecordingEncoders
 from isolatent.encoders.whitening import Anscombe, Whitening
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "PaperMLP",
     "PooledEncoder",
     "PrincipalAxes",
+    "RecordingEncoders",
     "ResidualEncoder",
     "SphereHead",
     "Straightening",

@@ -36,6 +36,7 @@ class MLP(nn.Module):
         hidden: Widths of the hidden layers.
         skip: Whether to have the linear path; without it the last layer starts as usual.
         slope: Slope of the leaky ReLU below zero.
+        dropout: Share of the hidden units that are set to zero in each step of training.
 
     Example:
         >>> encoder, x = MLP(4, 2), torch.rand(3, 4)
@@ -50,13 +51,17 @@ class MLP(nn.Module):
         hidden: Sequence[int] = (128, 128),
         skip: bool = True,
         slope: float = 0.1,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_real("dropout", dropout, at_least=0, below=1)
         sizes = [check_integer("n_inputs", n_inputs, at_least=1)]
         sizes += [check_integer("hidden", width, at_least=1) for width in hidden]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.LeakyReLU(slope)]
+            if dropout > 0:
+                layers.append(nn.Dropout(dropout))
         last = nn.Linear(sizes[-1], check_integer("n_outputs", n_outputs, at_least=1))
         self.network = nn.Sequential(*layers, last)
         self.skip = nn.Linear(n_inputs, n_outputs) if skip else None

@@ -92,7 +92,14 @@ class Whitening(nn.Module):
         scale, variances, axes = self._principal_directions([moments])
         return self._set(moments.mean, scale, axes, variances)
 
-    def fit_pairs(self, first: Pairs, second: Pairs, n_components: int, n_pairs: int) -> Self:
+    def fit_pairs(
+        self,
+        first: Pairs,
+        second: Pairs,
+        n_components: int,
+        n_pairs: int,
+        unpaired: Iterable[Tensor] = (),
+    ) -> Self:
         r"""Estimate mean and covariance from pairs, and keep directions that the pairs share.
 
         Let :math:`C_1` and :math:`C_2` be the cross-covariances of whitened pairs (x, x') in two
@@ -118,6 +125,7 @@ class Whitening(nn.Module):
             second: Batches of another set of pairs.
             n_components: Number of codes.
             n_pairs: Number of distinct pairs in both sets.
+            unpaired: Batches of further observations, for mean and covariance.
         """
         sets = []
         for batches in (first, second):
@@ -128,8 +136,15 @@ class Whitening(nn.Module):
                 cross.add(anchors, positives)
             sets.append((x, x_pos, cross))
         every = [moments for x, x_pos, _ in sets for moments in (x, x_pos)]
-        scale, variances, axes = self._principal_directions(every)
-        mean = torch.stack([moments.mean for moments in every]).mean(0)
+        counts = torch.full((len(every),), n_pairs / 2, dtype=torch.float64, device="cpu")
+        further = _Moments(self.n_features)
+        for batch in unpaired:
+            further.add(batch, batch)
+        if further.count > 1:
+            every.append(further)
+            counts = torch.cat([counts, counts.new_tensor([further.count])])
+        scale, variances, axes = self._principal_directions(every, counts)
+        mean = torch.stack([moments.mean for moments in every]).mT @ (counts / counts.sum())
         if self.n_features <= n_components:
             return self._set(mean, scale, axes, variances)
         examined = max(n_components, n_pairs // PAIRS_PER_DIRECTION)
@@ -150,7 +165,9 @@ class Whitening(nn.Module):
         with torch.autocast(x.device.type, enabled=False):  # half precision is not enough
             return (x - self.mean) @ self.matrix
 
-    def _principal_directions(self, sets: list[_Moments]) -> tuple[Tensor, Tensor, Tensor]:
+    def _principal_directions(
+        self, sets: list[_Moments], counts: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Return 1 / standard deviation of each column, and variances and axes of directions.
 
         Directions are those of the correlation matrix, by descending variance, without those that
@@ -159,7 +176,10 @@ class Whitening(nn.Module):
         """
         if (count := min(moments.count for moments in sets)) < 2:
             raise ValueError(f"batches must hold at least 2 rows in all, got {count}")
-        covariance = torch.stack([moments.covariance for moments in sets]).mean(0)
+        if counts is None:
+            counts = torch.ones(len(sets), dtype=torch.float64, device="cpu")
+        every = torch.stack([moments.covariance for moments in sets])
+        covariance = (every * (counts / counts.sum())[:, None, None]).sum(0)
         if not bool(covariance.isfinite().all()):
             raise ValueError("batches must hold numbers whose squares are finite")
         deviation = covariance.diagonal().sqrt()

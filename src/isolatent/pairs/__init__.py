@@ -2,8 +2,11 @@
 
 from isolatent.pairs.arrays import ArrayPairs, check_rows_finite, release_pages
 from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs
+from isolatent.pairs.recordings import Recording, check_window, stack_recordings
+from isolatent.pairs.separate_recordings import SeparateRecordings, lay_out
 from isolatent.pairs.series import SeriesPairs
 from isolatent.pairs.source import Batch, FinitePairSource, PairSource, SplitError, WorldPairs
+from isolatent.pairs.unpaired import UnpairedPairs
 
 __all__ = [
     "ArrayPairs",
@@ -12,9 +15,15 @@ __all__ = [
     "FinitePairSource",
     "KnownPairs",
     "PairSource",
+    "Recording",
+    "SeparateRecordings",
     "SeriesPairs",
     "SplitError",
+    "UnpairedPairs",
     "WorldPairs",
     "check_rows_finite",
+    "check_window",
+    "lay_out",
     "release_pages",
+    "stack_recordings",
 ]

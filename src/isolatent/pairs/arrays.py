@@ -126,8 +126,16 @@ class ArrayPairs:
         return f"ArrayPairs({len(self)} of x: {self.x.shape}, x_pos: {self.x_pos.shape})"
 
 
-def as_observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
-    """Return a numeric array (N, ...) with at least two rows; memory maps are not read here."""
+def as_observations(
+    name: str, value: ArrayLike | Tensor, missing: bool = False
+) -> np.ndarray[Any, Any]:
+    """Return a numeric array (N, ...) with at least two rows; memory maps are not read here.
+
+    Args:
+        name: Name of the argument, for messages.
+        value: The observations.
+        missing: Whether NaN is allowed.
+    """
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         # NumPy has no bfloat16.
@@ -144,7 +152,7 @@ def as_observations(name: str, value: ArrayLike | Tensor) -> np.ndarray[Any, Any
             f"got {array.shape}"
         )
     if not isinstance(array, np.memmap):
-        check_rows_finite(name, array)
+        check_rows_finite(name, array, missing=missing)
     return array
 
 
@@ -170,7 +178,11 @@ def release_pages(array: np.ndarray[Any, Any]) -> None:
 
 
 def check_rows_finite(
-    name: str, values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any] | None = None
+    name: str,
+    values: np.ndarray[Any, Any],
+    rows: np.ndarray[Any, Any] | None = None,
+    *,
+    missing: bool = False,
 ) -> None:
     """Raise ValueError naming the first row (N, ...) that is not finite.
 
@@ -178,17 +190,20 @@ def check_rows_finite(
         name: Name of the argument, for the message.
         values: The rows.
         rows: Numbers of the rows, where they are a selection.
+        missing: Whether NaN is allowed.
 
     Example:
         >>> check_rows_finite("X", np.array([[1.0], [np.nan]]))
         Traceback (most recent call last):
         ValueError: X must be finite, but row 1 holds NaN or inf
     """
-    finite = np.isfinite(values).reshape(len(values), -1).all(axis=1)
-    if not finite.all():
+    valid = ~np.isinf(values) if missing else np.isfinite(values)
+    valid = valid.reshape(len(values), -1).all(axis=1)
+    if not valid.all():
         numbers = np.arange(len(values)) if rows is None else rows
-        row = numbers[~finite].min()
-        raise ValueError(f"{name} must be finite, but row {row} holds NaN or inf")
+        row = numbers[~valid].min()
+        allowed, found = ("finite or NaN", "inf") if missing else ("finite", "NaN or inf")
+        raise ValueError(f"{name} must be {allowed}, but row {row} holds {found}")
 
 
 def _integers(below: int, count: int, generator: Generator) -> np.ndarray[Any, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
@@ -26,6 +27,10 @@ class Batch:
             K for each anchor.
         tags: For each pair the index of the conditional of its positive, integers (B,);
             :class:`isolatent.Ensemble` has one loss for each tag.
+        unpaired: Observations (K, ...) of no pair, distributed as those of pairs: negatives for all
+            anchors and all positives.
+        blocks: For each pair the block it is in, integers (B,): pairs of different blocks are no
+            negatives of each other, and the loss is the mean of those of the blocks.
 
     Example:
         >>> batch = Batch(torch.zeros(4, 2), torch.ones(4, 2), negatives=torch.zeros(4, 8, 2))
@@ -37,9 +42,20 @@ class Batch:
     x_pos: Tensor
     negatives: Tensor | None = None
     tags: Tensor | None = None
+    unpaired: Tensor | None = None
+    blocks: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def n_candidates(self) -> float:
+        """Number of candidates for each positive; with blocks, their geometric mean."""
+        more = 0 if self.unpaired is None else len(self.unpaired)
+        if self.blocks is None:
+            return len(self) + more
+        sizes = torch.unique(self.blocks, return_counts=True)[1].double()
+        return math.exp(float((sizes * (sizes + more).log()).sum()) / len(self))
 
     @classmethod
     def of(cls, drawn: Batch | tuple[Tensor, Tensor]) -> Batch:
@@ -62,20 +78,29 @@ class Batch:
 
     def to(self, device: torch.device) -> Self:
         """Return the batch on a device."""
-        parts = (self.x, self.x_pos, self.negatives, self.tags)
+        parts = (self.x, self.x_pos, self.negatives, self.tags, self.unpaired, self.blocks)
         return type(self)(*(None if part is None else part.to(device) for part in parts))  # type: ignore[arg-type]
 
-    def rows(self, chosen: slice) -> Self:
+    def rows(self, chosen: slice | Tensor) -> Self:
         """Return some of the pairs, with the negatives that belong to them.
 
-        Negatives (K, ...) for all anchors belong to every part.
+        Negatives (K, ...) for all anchors belong to every part, as do unpaired observations.
         """
-        negatives, tags = self.negatives, self.tags
+        negatives = self.negatives
         if negatives is not None and negatives.ndim > self.x.ndim:
             negatives = negatives[chosen]
+        tags, blocks = (None if part is None else part[chosen] for part in (self.tags, self.blocks))
         return type(self)(
-            self.x[chosen], self.x_pos[chosen], negatives, None if tags is None else tags[chosen]
+            self.x[chosen], self.x_pos[chosen], negatives, tags, self.unpaired, blocks
         )
+
+    def split_blocks(self) -> list[Self]:
+        """Return the blocks as batches without blocks; one batch if there are none."""
+        if self.blocks is None:
+            return [self]
+        whole = replace(self, blocks=None)
+        chosen = [self.blocks == block for block in self.blocks.unique()]
+        return [whole.rows(rows) for rows in chosen]
 
 
 @runtime_checkable

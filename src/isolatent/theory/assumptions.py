@@ -59,7 +59,7 @@ class ModelTraits:
         head: Output head.
         scale: ``"learned"``, also by a head of learned size, or ``"fixed"``.
         equal_weights: Whether fixed weights of the similarity are the same for all codes.
-        relaxed: Assumptions that the model learns instead, among ``RELAXATIONS``, in their order.
+        relaxed: Assumptions that the model learns instead, among ``NAMED_RELAXATIONS``, in order.
         linear_dynamics: Whether relaxed dynamics are a matrix rather than a network.
     """
 

@@ -12,6 +12,7 @@ __all__ = [
     "CONDITIONALS",
     "HEADS",
     "MARGINALS",
+    "NAMED_RELAXATIONS",
     "POTENTIALS",
     "RELAXATIONS",
     "SPACES",
@@ -26,6 +27,7 @@ CONDITIONALS = ("vmf", "normal", "laplace", "gennorm", "anisotropic")
 HEADS = ("sphere", "box", "free")
 POTENTIALS = ("none", "constant", "learned")
 RELAXATIONS = ("pairing", "anchor_scale", "factor_scale", "marginal", "dynamics")
+NAMED_RELAXATIONS = (*RELAXATIONS, "noise")  # with those that "auto" does not try
 
 # Marginal and conditional where only the space is declared.
 DEFAULTS = {
@@ -186,7 +188,7 @@ class Beliefs:
 
 
 def check_relaxations(name: str, value: Any) -> tuple[str, ...]:
-    """Return names of relaxations, each once and in the order of ``RELAXATIONS``.
+    """Return names of relaxations, each once and in the order of ``NAMED_RELAXATIONS``.
 
     Example:
         >>> check_relaxations("relaxed", ["dynamics", "pairing"])
@@ -195,13 +197,13 @@ def check_relaxations(name: str, value: Any) -> tuple[str, ...]:
         Traceback (most recent call last):
         ValueError: relaxed must hold names among 'pairing', 'anchor_scale', ... got ['tails']
     """
-    known = ", ".join(map(repr, RELAXATIONS))
+    known = ", ".join(map(repr, NAMED_RELAXATIONS))
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a sequence of names among {known}, got {value!r}")
     names = list(value)
-    if any(one not in RELAXATIONS for one in names):
+    if any(one not in NAMED_RELAXATIONS for one in names):
         raise ValueError(f"{name} must hold names among {known}, got {names!r}")
-    return tuple(one for one in RELAXATIONS if one in names)
+    return tuple(one for one in NAMED_RELAXATIONS if one in names)
 
 
 def _check_name(name: str, value: Any, allowed: tuple[str, ...]) -> str:

@@ -35,6 +35,7 @@ __all__ = ["Guarantee", "derive_guarantee", "weight_blocks"]
 ZIMMERMANN = "Zimmermann et al. 2021"
 MATTHES = "Matthes et al. 2023"
 RUSAK = "Rusak et al. 2025"
+KIRCHHOF = "Kirchhof et al. 2023"
 
 BOX_ONTO_BOX = (
     "an affine bijection of a box onto a box is a signed permutation with scaling: "
@@ -67,6 +68,7 @@ class Guarantee:
         axes: What the checks of axes found, where axes were looked for.
         code_axes: The axis of each code, where axes were found: block, stability, time scale and
             period.
+        recordings: What the codes of several recordings share, where each has an encoder.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -87,6 +89,7 @@ class Guarantee:
     learned: tuple[str, ...] = ()
     axes: str = ""
     code_axes: tuple[CodeAxis, ...] = ()
+    recordings: str = ""
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -109,6 +112,7 @@ class Guarantee:
                 ("trained", self.objective),
                 ("calibrated", self.calibration),
                 ("axes", self.axes),
+                ("recordings", self.recordings),
                 *(("learned", sentence) for sentence in self.learned),
                 *(("warning", warning) for warning in self.warnings),
             )
@@ -236,7 +240,7 @@ def derive_guarantee(
         n_components: Number of codes, where it is known.
         n_features: Number of observed dimensions, where it is known.
         n_factors: Number of factors, where it is known.
-        relaxed: Assumptions that the model learns instead, any of ``RELAXATIONS``. With
+        relaxed: Assumptions that the model learns instead, any of ``NAMED_RELAXATIONS``. With
             ``"marginal"`` potentials count as learned; with ``"anchor_scale"`` and ``"dynamics"``
             they are by default. ``"factor_scale"`` makes the similarity a weighted one.
         linear_dynamics: Whether relaxed dynamics are a matrix rather than a network.
@@ -297,6 +301,8 @@ def derive_guarantee(
     assumptions.sort(key=lambda assumption: [*ASSUMPTION_KINDS].index(assumption.kind))
     if model.potentials == "learned" or model.loss in RATIO_LOSSES:
         theorem = f"{MATTHES}, extending {theorem}"
+    if "noise" in model.relaxed:
+        theorem = f"{KIRCHHOF}, extending {theorem}"
     if derived_here(beliefs, model):
         theorem += "; derived here, see docs/theory.md"
     if full_matrix and beliefs.space == "sphere":

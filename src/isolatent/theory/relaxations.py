@@ -69,10 +69,26 @@ def open_relaxations(beliefs: Beliefs, model: ModelTraits, n: int | None) -> Ite
             "dynamics need learned potentials: positives are not spread as anchors are, unless "
             "a rotation moves the points of a sphere"
         )
+    if "noise" in relaxed:
+        yield from _open_with_noise(beliefs, model)
     yield from _open_combinations(beliefs, model)
     least = _least_factors(beliefs, model)
     if set(model.relaxed) - {"marginal"} and n is not None and n < least:
         yield f"{_names(model)}: proven for at least {least} factors, open for {n}"
+
+
+def _open_with_noise(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
+    sphere = beliefs.space == "sphere" and beliefs.conditional == "vmf"
+    if not sphere and (beliefs.space, beliefs.conditional) != ("euclidean", "normal"):
+        yield (
+            "noise of observations is covered on a sphere with a vMF conditional, and on R^n with "
+            "a normal one: elsewhere posteriors are cut off, or have no closed form"
+        )
+    others = [name for name in model.relaxed if name not in ("noise", "marginal")]
+    if others:
+        yield f"noise of observations together with {' and '.join(others)} is open"
+    if model.loss != "infonce":
+        yield f"noise of observations is covered for InfoNCE, not for {model.loss.upper()}"
 
 
 def _open_combinations(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
@@ -138,6 +154,25 @@ def relaxed_assumptions(
             yield Assumption("predictions φ(h) do not lie in a hyperplane", "checkable")
         elif "anchor_scale" in relaxed and not sphere:
             yield Assumption("the learned matrix is invertible", "checkable")
+    if "noise" in relaxed:
+        shape = "vMF" if sphere else "normal, with independent codes"
+        tilted = model.potentials == "learned"
+        yield Assumption(
+            f"what an observation leaves open of its factors is {shape}"
+            + (", after division by a power of the marginal" if tilted else ""),
+            "declared",
+        )
+        if not sphere:
+            yield Assumption(
+                "observations of the same noise are given the same spread, whatever their factors",
+                "checkable",
+            )
+        yield Assumption("anchor and positive are observed with independent noise", "declared")
+        yield Assumption(
+            "the share noise_share of the spread within pairs is noise, the rest steps: pairs "
+            "cannot tell them apart",
+            "declared",
+        )
     least = _least_factors(beliefs, model)
     if n is None and least > 1 + sphere:
         yield Assumption(f"there are at least {least} factors", "checkable")
@@ -192,6 +227,11 @@ def relaxed_consequences(beliefs: Beliefs, model: ModelTraits) -> Iterator[str]:
         yield f"the scale as a function of the anchor is identified{unit}"
     if "factor_scale" in relaxed and axes and model.head == "free":
         yield WEIGHTS_ARE_SCALES
+    if "noise" in relaxed:
+        yield (
+            "the posterior of each observation is identified up to the same map, and its spread up "
+            "to one constant" + ("" if sphere else " for each code") + ", which noise_share settles"
+        )
     if "dynamics" in relaxed:
         yield from _about_dynamics(model, sphere=sphere, axes=axes)
 

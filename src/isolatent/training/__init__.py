@@ -2,6 +2,7 @@
 
 from isolatent.training.checkpoints import Checkpoints, DamagedFileError
 from isolatent.training.contrastive import ContrastiveTraining
+from isolatent.training.credible_regions import CredibleRegions
 from isolatent.training.devices import connect
 from isolatent.training.engine import Training, train
 from isolatent.training.estimator import ContrastiveICA
@@ -13,6 +14,7 @@ __all__ = [
     "Checkpoints",
     "ContrastiveICA",
     "ContrastiveTraining",
+    "CredibleRegions",
     "CsvLog",
     "DamagedFileError",
     "NetworkEstimator",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,7 @@ from isolatent.contrast import (
     Lp,
     NetworkDynamics,
     NetworkPotential,
+    PosteriorInfoNCE,
     SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     Similarity,
@@ -36,6 +37,7 @@ from isolatent.encoders import (
     PaperMLP,
     PooledEncoder,
     PrincipalAxes,
+    RecordingEncoders,
     ResidualEncoder,
     SphereHead,
     Straightening,
@@ -47,10 +49,14 @@ from isolatent.training.relaxations import attach, needs_potentials, relaxations
 __all__ = [
     "ENCODERS",
     "LOSS_CLASSES",
+    "RECORDING_ENCODERS",
     "WHITENED",
+    "Capacity",
     "build_encoder",
     "build_loss",
+    "build_recording_encoders",
     "build_saturated_loss",
+    "default_capacity",
     "guarantee_of",
     "head_of",
     "implied_relaxations",
@@ -65,6 +71,7 @@ IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": Resi
 CONV_SIZE, MIN_IMAGE_SIZE = 64, 16  # pixels of a side: what "conv" takes, the least for the others
 ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
 WHITENING_TENSORS = ("0.matrix", "1.matrix")  # without and with a transformation of counts
+RECORDING_ENCODERS = ("mlp", "paper")  # for recordings with columns of their own
 WHITENED = ("mlp",)  # encoders whose first layer is estimated from pairs
 LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
@@ -78,6 +85,26 @@ DIFFERENCE = 0.05  # of the logarithm of a weight, for finite differences of gra
 MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default perceptron
 
 
+class Capacity(NamedTuple):
+    """How much the perceptron ``"mlp"`` can learn, and so overfit.
+
+    Args:
+        width: Width of its two hidden layers; 0 for none: a linear encoder.
+        dropout: Share of hidden units that are set to zero in each step of training.
+        reconstruction: Weight of the error of a decoder, see
+            :class:`isolatent.training.reconstruction.Reconstruction`.
+    """
+
+    width: int
+    dropout: float = 0.0
+    reconstruction: float = 0.0
+
+
+def default_capacity(n_components: int) -> Capacity:
+    """Return the capacity of the perceptron for many pairs."""
+    return Capacity(max(MIN_WIDTH, WIDTH_PER_CODE * n_components))
+
+
 def build_encoder(
     name: str,
     shape: tuple[int, ...],
@@ -86,6 +113,7 @@ def build_encoder(
     factor_scale: bool = False,
     whitening: Whitening | None = None,
     counts: bool = False,
+    capacity: Capacity | None = None,
 ) -> nn.Module:
     """Build an encoder by name, for observations of a shape, with the head of the space.
 
@@ -97,6 +125,7 @@ def build_encoder(
         factor_scale: Whether each code may get a weight of its own, besides by the beliefs.
         whitening: First layer of ``"mlp"``; by default one that keeps all directions.
         counts: Whether observations are counts, which are transformed first.
+        capacity: Capacity of the perceptron of ``"mlp"``; by default that for many pairs.
     """
     check_one_of("encoder", name, ENCODERS)
     images = name in IMAGE_ENCODERS
@@ -112,9 +141,10 @@ def build_encoder(
     elif name == "paper":
         layers = [PaperMLP(shape[0], n_components)]
     else:
-        width = max(MIN_WIDTH, WIDTH_PER_CODE * n_components)
+        capacity = default_capacity(n_components) if capacity is None else capacity
         first = Whitening(shape[0]) if whitening is None else whitening
-        layers = [first, MLP(first.n_kept, n_components, hidden=(width, width))]
+        hidden = (capacity.width, capacity.width) if capacity.width else ()
+        layers = [first, MLP(first.n_kept, n_components, hidden, dropout=capacity.dropout)]
     if counts:
         layers.insert(0, Anscombe())
     if beliefs.head == "sphere":
@@ -126,6 +156,35 @@ def build_encoder(
         straightening = Straightening(n_components, beliefs.exponent or 2.0)
         layers += [BoxHead(learn_bound=False), straightening]
     return nn.Sequential(*layers)
+
+
+def build_recording_encoders(
+    name: str,
+    widths: Sequence[int],
+    beliefs: Beliefs,
+    n_components: int,
+    whitenings: Sequence[Whitening | None],
+    **options: Any,
+) -> nn.Module:
+    """Build an encoder for each recording by name, which share the head of the space.
+
+    Args:
+        name: One of ``RECORDING_ENCODERS``.
+        widths: Number of columns of each recording.
+        beliefs: What is believed about the world.
+        n_components: Number of codes.
+        whitenings: First layer of each encoder, if it has one.
+        **options: ``factor_scale``, ``counts`` and ``capacity`` of :func:`build_encoder`.
+    """
+    encoders: list[nn.Module] = []
+    heads: list[nn.Module] = []
+    for width, whitening in zip(widths, whitenings, strict=True):
+        built = build_encoder(name, (width,), beliefs, n_components, whitening=whitening, **options)
+        assert isinstance(built, nn.Sequential)
+        last = max(i for i, layer in enumerate(built) if isinstance(layer, MLP)) + 1
+        encoders.append(built[:last])
+        heads = [*built][last:]
+    return nn.Sequential(RecordingEncoders(encoders, widths), *heads)
 
 
 def saved_whitening(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Whitening | None:
@@ -286,6 +345,18 @@ def guarantee_of(
             return cards[0]
         gap = "the losses of an ensemble must all have the same similarity, potentials and scale"
         return Guarantee(None, (), "linear_r2", "", gap)
+    if isinstance(loss, PosteriorInfoNCE):
+        learned = loss.potential is not None and loss.potential_pos is not None
+        return derive_guarantee(
+            beliefs,
+            similarity="dot" if loss.geometry == "sphere" else "lp",
+            potentials="learned" if learned else "none",
+            head=loss.geometry,
+            relaxed=("noise",),
+            n_components=n_components,
+            n_features=n_features,
+            n_factors=n_factors,
+        )
     name, member = _name_of(loss), loss
     if name is None or not isinstance(member, ContrastiveLoss):
         return Guarantee(None, (), "linear_r2", "", f"no theorem is known for the loss {loss!r}")

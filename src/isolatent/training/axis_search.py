@@ -52,7 +52,7 @@ def find_axes(
         encode: Maps observations to codes.
     """
     found: dict[str, Axes | None] = {}
-    if isinstance(source, SeriesPairs):
+    if isinstance(source, SeriesPairs) and _has_runs(source):
         rows, session = source.rows(MAX_ROWS)
         h, lag = encode(rows), source.shortest
         _check_varying(h)
@@ -82,6 +82,12 @@ def find_axes(
         best = replace(best, dynamics=_turn(dynamic.dynamics, dynamic, best))
     reason = f"{best.method}: {best.reason}"
     return replace(best, reason=reason, choice=_describe_choice(taken, candidates))
+
+
+def _has_runs(source: SeriesPairs) -> bool:
+    """Return whether some rows follow one another for longer than the lag, none left out."""
+    _, session = source.rows(MAX_ROWS)
+    return bool((session[source.shortest :] == session[: -source.shortest]).any())
 
 
 def _rank(axes: Axes) -> tuple[int, float]:

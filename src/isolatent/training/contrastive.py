@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import deepcopy
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -25,25 +26,30 @@ from isolatent.contrast import (
     LinearDynamics,
     Lp,
     NetworkPotential,
+    PosteriorInfoNCE,
     SaturatedAnInfoNCE,
     SaturatedInfoNCE,
     SphereMoments,
 )
+from isolatent.contrast.posteriors import posterior_size
 from isolatent.encoders import Anscombe, PrincipalAxes, Whitening
 from isolatent.inference import dtype_of, encode_chunks
-from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError
+from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError, UnpairedPairs
+from isolatent.pairs.separate_recordings import SeparateRecordings
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import (
     WHITENED,
     build_encoder,
-    build_loss,
+    build_recording_encoders,
     build_saturated_loss,
     may_lose_factors,
 )
 from isolatent.training.checkpoints import SavedState
 from isolatent.training.devices import Processes
 from isolatent.training.engine import Training, WeightAverage
-from isolatent.training.recipe import Recipe
+from isolatent.training.noise import build_noisy_encoder, build_objective
+from isolatent.training.recipe import Recipe, Schedule
+from isolatent.training.reconstruction import Reconstruction, inputs_of
 from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.relaxations import (
     attach,
@@ -53,6 +59,7 @@ from isolatent.training.relaxations import (
     relatedness,
     relaxations_of,
 )
+from isolatent.training.restarts import DEFAULT_START, Start
 
 __all__ = [
     "ContrastiveTraining",
@@ -68,9 +75,10 @@ __all__ = [
     "set_up",
 ]
 
-HELD_OUT_SHARE = 0.1
+HELD_OUT_SHARE, LARGEST_SHARE = 0.1, 0.2
 HELD_OUT_PAIRS = 4096  # more would slow measurements down without making them more precise
-MIN_PAIRS_TO_HOLD_OUT = 100  # with fewer pairs the training pairs are measured
+LEAST_HELD_OUT_PAIRS = 100  # which may be more than the share
+MIN_PAIRS_TO_HOLD_OUT = 20  # with fewer pairs the training pairs are measured
 WHITENING_BATCHES, WHITENING_BATCH_SIZE = 4, 4096
 FLOAT32_RATIO = 1e3  # largest ratio of a column's mean to its standard deviation in float32
 # Steps between two measurements of the held-out loss, by the step from which on they apply: often
@@ -101,6 +109,9 @@ class ContrastiveTraining(Training):
             zero over ``recipe.patience`` steps, see :class:`isolatent.contrast.SphereMoments`. The
             losses that are recorded do not include it.
         processes: The processes that train together; by default this one alone.
+        can_overfit: Whether pairs are drawn more than once, and others are held out: the loss then
+            counts as saturated only if it is on these as well, and is overfitted otherwise.
+        reconstruction: Error of a decoder that is minimised, too; recorded losses leave it out.
 
     Attributes:
         saturated_at: The last step with ``loss``, after which ``saturated_loss`` is minimised; None
@@ -118,8 +129,13 @@ class ContrastiveTraining(Training):
         processes: Processes | None = None,
         *,
         moments: bool = False,
+        can_overfit: bool = False,
+        reconstruction: Reconstruction | None = None,
     ) -> None:
-        super().__init__(encoder, recipe, generator, modules={"loss": loss}, processes=processes)
+        modules = {"loss": loss}
+        if reconstruction is not None:
+            modules["reconstruction"] = reconstruction
+        super().__init__(encoder, recipe, generator, modules=modules, processes=processes)
         self.saturated_loss: nn.Module | None = None
         self._set_saturated_loss(saturated_loss)
         if isinstance(loss, ContrastiveLoss | Ensemble) and self.processes.size > 1:
@@ -127,6 +143,8 @@ class ContrastiveTraining(Training):
         self.moments = SphereMoments(gather=self.processes.size > 1) if moments else None
         self.saturated_at: int | None = None
         self.choice = choice
+        self.can_overfit = can_overfit
+        self._is_overfitted = can_overfit  # as far as is known
         self.started_at = 0  # the step before which training had started anew
         self._level: float | None = None  # running mean of the loss of related pairs
         self._information: float | None = None  # of related pairs, where some are unrelated
@@ -165,10 +183,14 @@ class ContrastiveTraining(Training):
         if self.saturated_at is None and getattr(self.objective, "pairing", None) is not None:
             self._track_related(codes)
         weight = MOMENTS_WEIGHT * (1 - (self.number - self.started_at) / self.recipe.patience)
-        if self.moments is None or weight <= 0:
-            return value
-        penalty = weight * self.moments(codes.x, codes.x_pos)
-        return value + (penalty - penalty.detach())  # its gradient alone
+        if self.moments is not None and weight > 0:
+            value = _add_gradient(value, weight * self.moments(codes.x, codes.x_pos))
+        if reconstruction := self.modules.get("reconstruction"):
+            seen, h = (_all_observations(part) for part in (batch, codes))
+            x = seen.to(self.processes.device, self.dtype)
+            error = reconstruction(inputs_of(self.network, x), h)
+            value = _add_gradient(value, error)
+        return value
 
     def _track_related(self, codes: Batch) -> None:
         """Update the share of unrelated pairs, and the information that the others share."""
@@ -181,6 +203,9 @@ class ContrastiveTraining(Training):
         self._information = self.processes.mean(self.saturated_loss.information(h, h_pos))
 
     def held_out_loss(self, network: nn.Module, held_out: Batch) -> float:
+        if isinstance(self.objective, PosteriorInfoNCE):  # stores all pairs of a batch
+            found, most = score_pairs(network, self.objective, held_out, self.recipe.batch_size)
+            return most - found
         codes = encode_batch(partial(encode_parts, network), held_out)
         with torch.no_grad(), _without_gathering(self.objective):
             return float(loss_of(self.objective, codes))
@@ -189,8 +214,11 @@ class ContrastiveTraining(Training):
         return number % next(every for start, every in MEASURE_EVERY if number > start) == 0
 
     def chance_loss(self, batch: Batch) -> float | None:
-        """Return log B for InfoNCE with the negatives of its batch alone, and None otherwise."""
-        return math.log(self.recipe.batch_size) if has_bound(self.objective, batch) else None
+        """Return log B for InfoNCE with B candidates of each anchor, and None for other losses."""
+        if not has_bound(self.objective, batch):
+            return None
+        share = self.recipe.batch_size / len(batch)  # of this process
+        return math.log(share * batch.n_candidates)
 
     def scale(self) -> float | None:
         similarity = getattr(self.modules["loss"], "similarity", None)
@@ -214,6 +242,8 @@ class ContrastiveTraining(Training):
             self._level = LEVEL_DECAY * self._level + (1 - LEVEL_DECAY) * loss
         if self.saturated_loss is None or self._level >= self.saturation * chance:
             return
+        if self._is_overfitted:
+            return
         if self.choice is None or not self.choice.delays_saturation():
             self.saturated_at = self.number + 1
             chosen = self.choice is not None and self.choice.has_chosen
@@ -225,9 +255,24 @@ class ContrastiveTraining(Training):
     def measure(self, held_out: Batch) -> float:
         """Return the held-out loss, and choose relaxations when it is time to."""
         value = super().measure(held_out)
+        if self.can_overfit and self.saturated_at is None:
+            self._is_overfitted = self._fails_on(held_out)
         if self.choice is not None:
             self.choice.consider(self, held_out, self.number + 1)
         return value
+
+    def _fails_on(self, held_out: Batch) -> bool:
+        """Return whether a loss that is saturated on training pairs is not on held-out pairs.
+
+        Unrelated pairs keep the held-out loss above zero, so nothing is said where some are.
+        """
+        if self._information is not None or not has_bound(self.objective, held_out):
+            return False
+        with _without_gathering(self.objective):
+            network, size = self.network.eval(), self.recipe.batch_size
+            found, most = score_pairs(network, self.objective, held_out, size)
+        self.network.train()
+        return most - found >= self.saturation * most
 
     def relax(self, names: Sequence[str], n_components: int) -> None:
         """Attach relaxations to the loss, and train them too."""
@@ -247,6 +292,7 @@ class ContrastiveTraining(Training):
             for network in (self.network, *averaged):
                 assert isinstance(network, nn.Sequential)
                 network.append(PrincipalAxes(n_components).to(self.processes.device, self.dtype))
+            self._averages = None  # they lack the new layer
 
     def tighten(self, name: str, h: Tensor) -> None:
         """Take a relaxation out of the loss; h are codes of anchors."""
@@ -278,6 +324,8 @@ class ContrastiveTraining(Training):
         name = describe_loss(self.modules["loss"])
         if self.moments is not None:
             name += ", codes kept uniform at first"
+        if "reconstruction" in self.modules:
+            name += ", with the error of a decoder that reconstructs the observations"
         if self.choice is not None and not self.choice.candidates:
             name += " (no relaxations were compared: there are too few pairs to hold some out)"
         if self.saturated_at is None or self.saturated_at >= self.number:
@@ -318,6 +366,7 @@ class ContrastiveTraining(Training):
         return {
             "saturated_at": self.saturated_at,
             "level": self._level,
+            "is_overfitted": self._is_overfitted,
             "started_at": self.started_at,
             "unrelated": getattr(self.saturated_loss, "unrelated", None),
             "choice": None if self.choice is None else self.choice.state(),
@@ -326,6 +375,7 @@ class ContrastiveTraining(Training):
     def set_state(self, state: Mapping[str, Any]) -> None:
         self.saturated_at, self._level = state["saturated_at"], state["level"]
         self.started_at = state["started_at"]
+        self._is_overfitted = state["is_overfitted"]
         if isinstance(self.saturated_loss, SaturatedInfoNCE):
             self.saturated_loss.unrelated = state["unrelated"]
         if self.choice is not None:
@@ -357,9 +407,17 @@ class ContrastiveTraining(Training):
 
 def loss_of(loss: nn.Module, codes: Batch) -> Tensor:
     """Return the loss of codes, with their negatives, and with their tags if it takes tags."""
+    if codes.blocks is not None:
+        # One pair has no negatives; a loss of it would be an error.
+        blocks = [block for block in codes.split_blocks() if len(block) > 1]
+        if not blocks:
+            raise ValueError("a batch must have a block of at least two pairs, got none")
+        total = sum(len(block) for block in blocks)
+        return torch.stack([loss_of(loss, b) * (len(b) / total) for b in blocks]).sum()
     options: dict[str, Tensor] = {}
-    if codes.negatives is not None:
-        options["negatives"] = codes.negatives
+    negatives = codes.unpaired if codes.negatives is None else codes.negatives
+    if negatives is not None:
+        options["negatives"] = negatives
     if codes.tags is not None and "tags" in _options_of(loss):
         options["tags"] = codes.tags
     value: Tensor = loss(codes.x, codes.x_pos, **options)
@@ -384,9 +442,21 @@ def encode_batch(encode: Callable[[list[Tensor]], Sequence[Tensor]], batch: Batc
         extra = batch.negatives.ndim - batch.x.ndim
         shape = batch.negatives.shape[: 1 + extra]
         parts.append(batch.negatives.flatten(0, extra))
+    if batch.unpaired is not None:
+        parts.append(batch.unpaired)
     h, h_pos, *rest = encode(parts)
-    tags = None if batch.tags is None else batch.tags.to(h.device)
-    return Batch(h, h_pos, rest[0].view(*shape, -1) if rest else None, tags)
+    unpaired = None if batch.unpaired is None else rest.pop()
+    tags, blocks = (
+        None if part is None else part.to(h.device) for part in (batch.tags, batch.blocks)
+    )
+    negatives = rest[0].view(*shape, -1) if rest else None
+    return Batch(h, h_pos, negatives, tags, unpaired, blocks)
+
+
+def _all_observations(batch: Batch) -> Tensor:
+    """Return the observations of pairs, or their codes, and the unpaired ones, in one tensor."""
+    parts = (batch.x, batch.x_pos, batch.unpaired)
+    return torch.cat([part for part in parts if part is not None])
 
 
 def has_bound(loss: nn.Module, batch: Batch) -> bool:
@@ -395,6 +465,7 @@ def has_bound(loss: nn.Module, batch: Batch) -> bool:
     It is for InfoNCE whose negatives are the other positives of the batch.
     """
     across = isinstance(loss, InfoNCE) and loss.negatives_from == "across"
+    across |= isinstance(loss, PosteriorInfoNCE)
     return across and batch.negatives is None
 
 
@@ -430,7 +501,7 @@ def score_pairs(
             part = pairs.rows(slice(int(rows[0]), int(rows[-1]) + 1))
             codes = encode_batch(partial(encode_parts, network), part)
             value = float(loss_of(loss, codes))
-            offset = math.log(len(part)) if has_bound(loss, part) else 0.0
+            offset = math.log(part.n_candidates) if has_bound(loss, part) else 0.0
             total += (offset - value) * len(part) / len(pairs)
             most += offset * len(part) / len(pairs)
     return total, most
@@ -473,38 +544,65 @@ def set_up(
     relax: Any = (),
     processes: Processes | None = None,
     holds_out: bool = True,
+    held_out_share: float = HELD_OUT_SHARE,
     counts: bool = False,
+    start: Start = DEFAULT_START,
 ) -> Setup:
     """Hold pairs out, estimate the whitening, and build encoder and loss."""
     relaxed = check_relax(relax)
+    noisy = "noise" in (relaxed or ())
     generator = Generator().manual_seed(seed)
     every = source
-    source, held_out = hold_out(source, generator, holds_out)
+    source, held_out = hold_out(source, generator, holds_out, held_out_share)
     nothing_held_out = isinstance(source, FinitePairSource) and source is every
     first = Batch.of(source.sample(WHITENING_BATCH_SIZE, generator))
     x = first.x
+    reconstruction = None
     with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
-        torch.manual_seed(seed)
+        torch.manual_seed(seed if start.seed is None else start.seed)
         if isinstance(encoder, str):
             whitening = None
-            if encoder in WHITENED and x.ndim == 2:
+            if isinstance(source, SeparateRecordings):
+                network = _build_separate(
+                    *(encoder, source, beliefs, n_components, generator, counts),
+                    factor_scale="factor_scale" in (relaxed or ()),
+                    capacity=start.capacity,
+                )
+            elif encoder in WHITENED and x.ndim == 2:
                 whitening = Whitening(x.shape[1]).to(_training_dtype(x))
                 _fit_whitening(whitening, source, n_components, generator, counts)
-            network = build_encoder(
-                *(encoder, tuple(x.shape[1:]), beliefs, n_components),
-                factor_scale="factor_scale" in (relaxed or ()),
-                whitening=whitening,
-                counts=counts,
-            )
-            network.to(_training_dtype(x))
+            if noisy:
+                network = build_noisy_encoder(
+                    *(encoder, tuple(x.shape[1:]), beliefs, n_components),
+                    whitening=whitening,
+                    counts=counts,
+                )
+            elif not isinstance(source, SeparateRecordings):
+                network = build_encoder(
+                    *(encoder, tuple(x.shape[1:]), beliefs, n_components),
+                    factor_scale="factor_scale" in (relaxed or ()),
+                    whitening=whitening,
+                    counts=counts,
+                    capacity=start.capacity,
+                )
+            if start.capacity is not None and start.capacity.reconstruction > 0:
+                assert whitening is not None
+                reconstruction = Reconstruction(
+                    *(n_components, whitening.n_kept),
+                    width=start.capacity.width,
+                    weight=start.capacity.reconstruction,
+                ).to(_training_dtype(x))
+            network.to(_dtype_for(source, x))
         else:
             network = deepcopy(encoder)  # so that the estimator can be fitted again
+            if noisy:
+                network = build_noisy_encoder(encoder, tuple(x.shape[1:]), beliefs, n_components)
         if isinstance(loss, str):
-            objective: nn.Module = build_loss(
+            objective: nn.Module = build_objective(
                 loss, beliefs, n_components, potentials, relaxed or ()
             )
             for name in CODE_MODULES:
-                if (module := getattr(objective, name)) is not None:
+                if (module := getattr(objective, name, None)) is not None:
                     module.to(dtype_of(network))
         else:
             objective = deepcopy(loss)
@@ -512,7 +610,8 @@ def set_up(
                 check_relaxable(relaxed, objective)
                 attach(objective, relaxed, n_components)  # type: ignore[arg-type]
         codes = _first_codes(network, x)
-    if codes.shape != (2, n_components):
+    n_outputs = posterior_size(n_components, beliefs.head) if noisy else n_components
+    if codes.shape != (2, n_outputs):
         raise ValueError(
             f"encoder must map 2 observations to codes (2, n_components = {n_components}), "
             f"got {tuple(codes.shape)}"
@@ -522,7 +621,7 @@ def set_up(
             "X_pos must differ from X: pairs of equal observations carry no information"
         )
     saturated_for = None
-    if isinstance(loss, str) and isinstance(encoder, str):
+    if isinstance(loss, str) and isinstance(encoder, str) and not noisy:
         saturated_for = partial(
             build_saturated_loss, loss, beliefs, n_components, potentials, recipe.batch_size
         )
@@ -546,8 +645,13 @@ def set_up(
     moments = isinstance(encoder, str) and may_lose_factors(loss, beliefs, relaxed or ())
     saturated = None if saturated_for is None else saturated_for(relaxed or ())
     training = ContrastiveTraining(
-        network, objective, recipe, generator, saturated, choice, processes, moments=moments
+        *(network, objective, recipe, generator, saturated, choice, processes),
+        moments=moments,
+        can_overfit=isinstance(source, FinitePairSource) and not nothing_held_out,
+        reconstruction=reconstruction,
     )
+    if start.is_regularised:
+        training.schedule = Schedule(recipe, early_stopping=False)
     check_batch(first, objective)
     return Setup(training, source, held_out, tuple(x.shape[1:]))
 
@@ -567,6 +671,10 @@ def _fit_whitening(
             batch = Batch.of(part.sample(WHITENING_BATCH_SIZE, generator))
             yield transformed(batch.x), transformed(batch.x_pos)
 
+    unpaired: Iterator[Tensor] | None = None
+    if isinstance(source, UnpairedPairs):
+        most = WHITENING_BATCHES * WHITENING_BATCH_SIZE
+        unpaired = map(transformed, source.unpaired_batches(WHITENING_BATCH_SIZE, most))
     parts: tuple[PairSource, PairSource] | None = (source, source)
     n_pairs = WHITENING_BATCHES * WHITENING_BATCH_SIZE
     if isinstance(source, FinitePairSource):
@@ -576,10 +684,34 @@ def _fit_whitening(
         except SplitError:
             parts = None
     if parts is None or whitening.n_features <= n_components:
-        whitening.fit(x for x, _ in draw(source, WHITENING_BATCHES))
+        if unpaired is None:
+            whitening.fit(x for x, _ in draw(source, WHITENING_BATCHES))
+        else:  # each pair once, so that it counts as much as an unpaired observation
+            pairs = source.sample(min(n_pairs, WHITENING_BATCH_SIZE), generator)
+            whitening.fit(chain([transformed(Batch.of(pairs).x)], unpaired))
         return
     first, second = (draw(part, WHITENING_BATCHES // 2) for part in parts)
-    whitening.fit_pairs(first, second, n_components, n_pairs)
+    whitening.fit_pairs(first, second, n_components, n_pairs, unpaired or ())
+
+
+def _build_separate(
+    name: str,
+    source: SeparateRecordings,
+    beliefs: Beliefs,
+    n_components: int,
+    generator: Generator,
+    counts: bool,
+    **options: Any,
+) -> nn.Module:
+    """Build an encoder for each recording, with a whitening of its own."""
+    whitenings: list[Whitening | None] = [None] * len(source.series)
+    for k, series in enumerate(source.series if name in WHITENED else ()):
+        whitening = Whitening(source.widths[k]).to(source.dtype)
+        _fit_whitening(whitening, series, n_components, generator, counts)
+        whitenings[k] = whitening
+    return build_recording_encoders(
+        *(name, source.widths, beliefs, n_components, whitenings), counts=counts, **options
+    )
 
 
 def _has_potentials(loss: nn.Module) -> bool:
@@ -607,7 +739,10 @@ def _first_codes(network: nn.Module, x: Tensor) -> Tensor:
 
 
 def hold_out(
-    source: PairSource, generator: Generator, holds_out: bool = True
+    source: PairSource,
+    generator: Generator,
+    holds_out: bool = True,
+    share: float = HELD_OUT_SHARE,
 ) -> tuple[PairSource, Batch]:
     """Return the source to train on, and pairs for early stopping."""
     if not isinstance(source, FinitePairSource):
@@ -621,7 +756,8 @@ def hold_out(
         return source, Batch.of(source.sample(HELD_OUT_PAIRS, generator))
     kept: Any = source
     if holds_out and len(source) >= MIN_PAIRS_TO_HOLD_OUT:
-        share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / len(source))
+        share = max(share, min(LARGEST_SHARE, LEAST_HELD_OUT_PAIRS / len(source)))
+        share = min(share, HELD_OUT_PAIRS / len(source))
         with suppress(SplitError):  # a recording hardly longer than its lag
             source, kept = source.split(share, generator)
     if len(kept) > HELD_OUT_PAIRS:
@@ -656,6 +792,15 @@ def check_batch(batch: Batch, loss: nn.Module) -> None:
             raise ValueError(f"tags must be from 0 to {len(members) - 1}, got {known}")
 
 
+def _dtype_for(source: PairSource, x: Tensor) -> torch.dtype:
+    """Return the precision of training; with several recordings, the longest that one needs."""
+    if not isinstance(source, SeparateRecordings):
+        return _training_dtype(x)
+    parts = (x[x[:, 0] == k, 1 : 1 + width] for k, width in enumerate(source.widths))
+    needed = {_training_dtype(part) for part in parts}
+    return torch.float64 if torch.float64 in needed else torch.float32
+
+
 def _training_dtype(x: Tensor) -> torch.dtype:
     """Return float32, unless columns vary too little around their means for its digits."""
     rows = x.flatten(1).double()
@@ -670,6 +815,11 @@ def _average_weights(
     """Update an exponential average over a share of the steps so far."""
     memory = max(MIN_AVERAGING_STEPS, share * float(done))
     torch._foreach_lerp_([*averaged], [*current], 1 / memory)
+
+
+def _add_gradient(value: Tensor, penalty: Tensor) -> Tensor:
+    """Return the value, with the gradient of a penalty added to its own."""
+    return value + (penalty - penalty.detach())
 
 
 @contextmanager

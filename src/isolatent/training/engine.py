@@ -72,6 +72,7 @@ class Training(ABC):
         self.averaged = None if average is None else AveragedModel(network, multi_avg_fn=average)
         if self.averaged is not None:
             self.averaged.eval()  # it is only ever measured
+        self._averages: tuple[Sequence[Tensor], ...] | None = None
         self.best: nn.ModuleDict | None = None  # copies of the modules to keep
         self.schedule = Schedule(recipe)
         self.history: list[Step] = []
@@ -154,16 +155,34 @@ class Training(ABC):
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
         value = self.loss(batch)
-        self.optimiser.zero_grad()
+        for parameter in self.parameters:  # without the bookkeeping of zero_grad
+            parameter.grad = None
         value.backward()
         average_gradients(self.parameters, self.processes)
         # The mean, so that all processes have the same history, and raise an error together.
         current = self.check_finite(self.processes.mean(float(value.detach())))
         self.optimiser.step()
-        if self.averaged is not None:
-            self.averaged.update_parameters(self.network)
+        self._update_average()
         self.after_step(batch, current)
         return current
+
+    def _update_average(self) -> None:
+        """Average the weights, faster than :meth:`AveragedModel.update_parameters`."""
+        if self.averaged is None:
+            return
+        if self.averaged.n_averaged == 0 or self._averages is None:
+            self.averaged.update_parameters(self.network)
+            modules = (self.averaged.module, self.network)
+            self._averages = tuple(list(module.parameters()) for module in modules)
+            return
+        with torch.no_grad():
+            assert self.averaged.multi_avg_fn is not None
+            averages, weights = self._averages
+            self.averaged.multi_avg_fn([*averages], [*weights], self.averaged.n_averaged)
+            buffers = zip(self.averaged.module.buffers(), self.network.buffers(), strict=True)
+            for kept, buffer in buffers:
+                kept.copy_(buffer)
+        self.averaged.n_averaged += 1
 
     def measure(self, held_out: Batch) -> float:
         """Return the held-out loss, and keep the modules if the schedule says so."""

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from torch import Generator, Tensor, nn
 
 from isolatent.files import to_plain
-from isolatent.pairs import Batch, PairSource
+from isolatent.pairs import Batch, PairSource, SeparateRecordings, UnpairedPairs
 from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, connect
 from isolatent.training.engine import Training, train
@@ -163,6 +163,8 @@ def _digest(source: PairSource, held_out: Batch | None) -> str:
     """Return a hash by which the data are recognised, as far as some of their pairs show."""
     if held_out is None:
         held_out = Batch.of(source.sample(DIGEST_PAIRS, Generator().manual_seed(0)))
-    parts = (held_out.x, held_out.x_pos, held_out.negatives, held_out.tags)
-    data = (part.contiguous().cpu().numpy().tobytes() for part in parts if part is not None)
+    parts = (held_out.x, held_out.x_pos, held_out.negatives, held_out.tags, held_out.blocks)
+    data = [part.contiguous().cpu().numpy().tobytes() for part in parts if part is not None]
+    if isinstance(source, UnpairedPairs | SeparateRecordings):
+        data.append(source.digest())
     return hashlib.sha256(b"".join(data)).hexdigest()

@@ -53,8 +53,14 @@ class ObservationsMixin:
         tags.input_tags.three_d_array = True
         return tags
 
-    def _as_array(self, X: Any, reset: bool) -> np.ndarray[Any, Any]:
-        """Return X as an array (N, ...) of real numbers; memory maps stay on disk."""
+    def _as_array(self, X: Any, reset: bool, missing: bool = False) -> np.ndarray[Any, Any]:
+        """Return X as an array (N, ...) of real numbers; memory maps stay on disk.
+
+        Args:
+            X: The observations.
+            reset: Whether they define the number of features.
+            missing: Whether NaN is allowed.
+        """
         if isinstance(X, FactorWorld):
             raise TypeError(
                 f"X must be observations or, to fit, pairs of them, such as "
@@ -77,6 +83,7 @@ class ObservationsMixin:
             X,
             reset=reset,
             dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan" if missing else True,
             ensure_min_samples=2 if reset else 1,
         )
         if reset:

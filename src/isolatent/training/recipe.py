@@ -99,14 +99,16 @@ class Schedule:
 
     Args:
         recipe: The settings.
+        early_stopping: Whether the held-out loss ends the run; if not, it takes all steps, and its
+            last weights are kept.
 
     Attributes:
         cooling_from: Step after which the rate falls to zero, as far as is known.
         total: Steps in all, as far as is known.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, early_stopping: bool = True) -> None:
+        self.recipe, self.early_stopping = recipe, early_stopping
         self.total = recipe.max_steps
         self.cooling_from = round(recipe.max_steps * (1 - recipe.cooldown))
         self._measured: list[tuple[int, float]] = []
@@ -138,6 +140,7 @@ class Schedule:
         cool-down starts and ends here, as the losses indicate.
         """
         keep = loss < self.best + (self._noise() if step > self.cooling_from else 0.0)
+        keep = keep or (not self.early_stopping and step > self.cooling_from)
         self._measured.append((step, loss))
         if keep:
             self._kept = step
@@ -148,7 +151,7 @@ class Schedule:
             length = QUARTER * (self.total - self.cooling_from)
             if worse >= COOLDOWN_PATIENCE and step - since >= length:
                 self.total = step
-        elif self._on_plateau(step):
+        elif self.early_stopping and self._on_plateau(step):
             self.cooling_from = step
             share = self.recipe.cooldown
             self.total = min(self.recipe.max_steps, math.ceil(step / (1 - share)))
@@ -166,7 +169,7 @@ class Schedule:
         fall = 0.0
         if continues and self._measured:
             fall = self._fall + self._measured[0][1] - self.best
-        self.__init__(self.recipe)  # type: ignore[misc]
+        self.__init__(self.recipe, self.early_stopping)  # type: ignore[misc]
         self._fall = fall
         if step is not None:
             self.total = min(2 * step, self.recipe.max_steps)

@@ -20,7 +20,7 @@ from isolatent.contrast import (
     NetworkPotential,
     Pairing,
 )
-from isolatent.theory import RELAXATIONS
+from isolatent.theory import NAMED_RELAXATIONS, RELAXATIONS
 
 __all__ = [
     "AUTO",
@@ -67,23 +67,23 @@ def check_relax(relax: Any) -> tuple[str, ...] | None:
     """
     if isinstance(relax, str) and relax == AUTO:
         return None
-    known = ", ".join(map(repr, RELAXATIONS))
+    known = ", ".join(map(repr, NAMED_RELAXATIONS))
     if isinstance(relax, str) or not isinstance(relax, Iterable):
         raise ValueError(f"relax must be 'auto' or a tuple of names from {known}, got {relax!r}")
     names = list(relax)
     for name in names:
-        if name not in RELAXATIONS:
+        if name not in NAMED_RELAXATIONS:
             raise ValueError(f"relax must be 'auto' or names from {known}, got {name!r}")
     if len(set(names)) < len(names):
         raise ValueError(f"relax must not name a relaxation twice, got {names}")
-    return tuple(name for name in RELAXATIONS if name in names)
+    return tuple(name for name in NAMED_RELAXATIONS if name in names)
 
 
 def check_relaxable(names: Sequence[str], loss: nn.Module) -> None:
     """Raise an error if a loss cannot take one of the relaxations, or has it already."""
     for name in names:
         slot = "potential" if name == "marginal" else name
-        if not isinstance(loss, ContrastiveLoss) or slot in loss.undefined:
+        if name == "noise" or not isinstance(loss, ContrastiveLoss) or slot in loss.undefined:
             raise ValueError(
                 f"relax must not contain {name!r}: {type(loss).__name__} cannot take it"
             )
@@ -406,4 +406,7 @@ def describe_relaxations(measured: Mapping[str, Any]) -> tuple[str, ...]:
         moduli = ", ".join(f"{modulus:.2f}" for modulus in dynamics["moduli"])
         turning = f", and turn by {', '.join(turns)} rad" if turns else ""
         sentences.append(f"from anchor to positive, codes are multiplied by {moduli}{turning}")
+    if (noise := measured.get("noise")) is not None:
+        rule = f"with {noise['share']:.0%} of the spread within pairs taken for noise"
+        sentences.append(f"codes are uncertain by {noise['median_std']:.2g} (median std), {rule}")
     return tuple(sentences)

@@ -1,0 +1,176 @@
+"""Choose the capacity of the network and its first weights, by the held-out loss of short runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Generator
+
+from isolatent.checks import check_integer
+from isolatent.pairs import Batch
+from isolatent.training.assembly import Capacity
+from isolatent.training.engine import train
+from isolatent.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from isolatent.training.contrastive import Setup
+
+__all__ = [
+    "CAPACITIES",
+    "DEFAULT_START",
+    "FEWEST_PAIRS",
+    "LINEAR",
+    "UNPAIRED_CAPACITIES",
+    "Start",
+    "check_n_init",
+    "choose_start",
+]
+
+FEW_PAIRS = 50_000  # with fewer the default network may overfit
+OVERFITTED = 0.1  # nats that a short run loses on held-out pairs, from which on others are tried
+LINEAR = Capacity(0)
+CAPACITIES = (Capacity(32, 0.0, 6.0), Capacity(32, 0.1, 3.0), LINEAR)
+LARGER, ENOUGH_FOR_LARGER = Capacity(128, 0.0, 3.0), 8000  # it is ahead at first, with fewer too
+# A decoder that also reconstructs many unpaired observations can weigh more.
+UNPAIRED_CAPACITIES = (Capacity(64, 0.0, 3.0), Capacity(128, 0.0, 40.0), Capacity(64, 0.1, 12.0))
+SHORT_RUN, SHORT_RUN_OF_FEW = 300, 1000  # steps of a short run
+INITIAL_RUNS, MORE_RUNS = 2, 2  # short runs from other weights, and more where those disagree
+DISAGREEMENT = 0.02  # nats between two short runs that did not find the same
+# Small steps and large batches end in worse minima of regularised networks, which go on to learn
+# long after the held-out loss seems to have levelled off: so they have no early stopping.
+SMALL_BATCHES = (64, 256)
+BATCHES_PER_EPOCH = 32
+REGULARISED_RATE, REGULARISED_EPOCHS, REGULARISED_STEPS = 4e-2, 300, 10_000
+FEWEST_PAIRS = 100  # with fewer nothing but a linear encoder can be told from chance
+LINEAR_STEPS = 2000  # of which then
+
+
+class Start(NamedTuple):
+    """Where training starts.
+
+    Args:
+        capacity: Capacity of the perceptron; None for the default.
+        seed: Seed of the first weights; None for that of the whole run.
+    """
+
+    capacity: Capacity | None = None
+    seed: int | None = None
+
+    @property
+    def is_regularised(self) -> bool:
+        """Whether a decoder or dropout keep the network from overfitting."""
+        return self.capacity is not None and self.capacity[1:] != (0.0, 0.0)
+
+    def recipe(self, recipe: Recipe, n_pairs: int) -> Recipe:
+        """Return the settings for this capacity: small batches if it is regularised."""
+        if self.capacity == LINEAR:
+            return replace(recipe, max_steps=min(recipe.max_steps, LINEAR_STEPS))
+        if not self.is_regularised:
+            return recipe
+        low, high = SMALL_BATCHES
+        batch_size = min(recipe.batch_size, max(low, min(high, n_pairs // BATCHES_PER_EPOCH)))
+        steps = min(REGULARISED_STEPS, REGULARISED_EPOCHS * n_pairs // batch_size)
+        return replace(
+            recipe,
+            batch_size=batch_size,
+            learning_rate=REGULARISED_RATE,
+            max_steps=min(recipe.max_steps, steps),
+        )
+
+
+DEFAULT_START = Start()
+
+
+def check_n_init(n_init: object) -> int | None:
+    """Return the number of runs to start with, or None for ``"auto"``.
+
+    Args:
+        n_init: ``"auto"``, or a positive integer.
+
+    Example:
+        >>> check_n_init("auto"), check_n_init(3)
+        (None, 3)
+    """
+    if isinstance(n_init, str):
+        if n_init != "auto":
+            raise ValueError(f"n_init must be 'auto' or a positive integer, got {n_init!r}")
+        return None
+    return check_integer("n_init", n_init, at_least=1)
+
+
+def choose_start(
+    set_up: Callable[[Recipe, Start], Setup],
+    recipe: Recipe,
+    seed: int,
+    n_pairs: int,
+    n_init: int | None,
+    capacities: Sequence[Capacity] = CAPACITIES,
+) -> Start:
+    """Return the start whose short run has the least held-out loss.
+
+    The default network comes first. If it overfits few pairs, the :data:`CAPACITIES` are compared.
+    Then the best one is started from other weights: ``n_init`` times in all, or, if that is None,
+    twice, and twice more where the two disagree by more than 0.02 nats. A short run minimises
+    InfoNCE as declared: a saturated loss, or relaxations, would make the losses of two runs
+    incomparable.
+
+    Args:
+        set_up: Returns a run that is ready to start, with all pairs held out that others hold out.
+        recipe: The settings of the fit.
+        seed: Seed of the fit.
+        n_pairs: Number of training pairs.
+        n_init: Number of runs from different weights; None to let their losses decide.
+        capacities: The capacities to compare.
+    """
+    losses: dict[Start, float] = {}
+
+    def run(start: Start, steps: int) -> float:
+        settings = start.recipe(recipe, n_pairs)
+        settings = replace(settings, max_steps=min(steps, settings.max_steps), saturation=0.0)
+        losses[start], gap = _train_briefly(set_up(settings, start), seed)
+        return gap
+
+    def best() -> Start:
+        return min(losses, key=lambda start: losses[start])
+
+    steps = SHORT_RUN
+    if run(Start(), steps) > OVERFITTED and n_pairs < FEW_PAIRS:
+        steps = SHORT_RUN_OF_FEW
+        larger = [LARGER] if n_pairs >= ENOUGH_FOR_LARGER else []
+        for capacity in [*capacities, *larger]:
+            run(Start(capacity), steps)
+    chosen = best()
+    if n_init is None and chosen.capacity == LINEAR:
+        return chosen
+    runs = INITIAL_RUNS if n_init is None else n_init
+    for number in range(1, runs):
+        run(Start(chosen.capacity, seed + number), steps)
+    same = abs(losses[chosen] - losses.get(Start(chosen.capacity, seed + 1), 0)) <= DISAGREEMENT
+    if n_init is None and not same:
+        for number in range(runs, runs + MORE_RUNS):
+            run(Start(chosen.capacity, seed + number), steps)
+    return best()
+
+
+def _train_briefly(run: Setup, seed: int) -> tuple[float, float]:
+    """Train a run, and return its least held-out loss, and how much it overfitted, in nats.
+
+    Both are infinite if it diverged.
+    """
+    training = run.training
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            train(training, run.source, run.held_out)
+        except FloatingPointError:
+            return math.inf, math.inf
+    seen = Batch.of(run.source.sample(len(run.held_out), Generator().manual_seed(seed)))
+    network = training.measured_network
+    unseen_loss, seen_loss = (
+        training.held_out_loss(network, pairs) for pairs in (run.held_out, seen)
+    )
+    return training.schedule.best, unseen_loss - seen_loss
