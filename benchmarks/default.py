@@ -32,15 +32,11 @@ import argparse
 import cmath
 import importlib
 import importlib.util
-import json
 import math
-import multiprocessing
 import statistics
 import time
-import traceback
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,12 +46,13 @@ from scipy.optimize import linear_sum_assignment
 from torch import Generator, Tensor
 
 import isolatent as iso
+from fit_store import Fit, FitStore, group_records, make_parser, mean_and_least, starts_with
 from isolatent.evaluation import block_r2
 from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file, write_json, write_text
+from isolatent.files import digest_file
 from recordings import OSCILLATING, RECORDINGS, TIME_SCALES, Pole, factors_of_poles
 from relaxation_worlds import ANGLES, RATES, WORLDS, mixing_of
-from relaxations import TEST_FACTORS, TEST_SEED, Data, Fit, make_data
+from relaxations import TEST_FACTORS, TEST_SEED, Data, make_data
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/default.json"
 TEST_ROWS = 20_000  # of a recording, whose rows resemble their neighbours
@@ -190,33 +187,27 @@ def make_model(case: Case, approach: str, seed: int, max_steps: int | None) -> A
         steps: dict[str, Any] = {} if max_steps is None else {"max_steps": max_steps}
         space = case.declared["space"]
         return iso.SupervisedEncoder(case.n, space=space, random_state=seed, **steps)
-    free = approach == FREE_CEBRA
+    return cebra_model(case.n, case.lag, seed, approach == FREE_CEBRA, max_steps)
+
+
+def cebra_model(n: int, lag: int | None, seed: int, free: bool, max_steps: int | None) -> Any:
+    """Return CEBRA-Time, with codes on a sphere or free ones."""
     torch.manual_seed(seed)  # CEBRA draws from the global generators
     np.random.seed(seed)  # noqa: NPY002
     return importlib.import_module("cebra").CEBRA(
         model_architecture="offset1-model-mse" if free else "offset1-model",
         distance="euclidean" if free else "cosine",
         conditional="time",
-        time_offsets=case.lag,
-        output_dimension=case.n,
+        time_offsets=lag,
+        output_dimension=n,
         max_iterations=CEBRA_STEPS if max_steps is None else max_steps,
         batch_size=CEBRA_BATCH,
         device="cpu",
     )
 
 
-def run(fit: Fit, max_steps: int | None = None) -> dict[str, Any]:
-    """Run a fit, and return its record, or the error that it ended with."""
-    torch.set_num_threads(1)
-    try:
-        record = _run(fit, max_steps)
-    except Exception as error:  # the other fits go on, and the report shows it
-        traceback.print_exc()
-        record = {"error": f"{type(error).__name__}: {error}"}
-    return {**record, "program": program(fit.approach, max_steps)}
-
-
-def _run(fit: Fit, max_steps: int | None) -> dict[str, Any]:
+def measure(fit: Fit, max_steps: int | None) -> dict[str, Any]:
+    """Run a fit, and return its record."""
     case = CASES[fit.world]
     data = case.data(fit.seed)
     x, z = case.test(fit.seed)
@@ -401,11 +392,7 @@ def approaches_of(case: Case, full: bool) -> list[list[str]]:
 
 def plan(options: argparse.Namespace) -> list[Fit]:
     """Return the fits, the most telling ones first."""
-    names = [
-        name
-        for name in CASES
-        if not options.worlds or any(name.startswith(start) for start in options.worlds)
-    ]
+    names = [name for name in CASES if starts_with(name, options.worlds)]
     return [
         Fit(name, approach, seed)
         for seed in range(options.seeds)
@@ -417,74 +404,27 @@ def plan(options: argparse.Namespace) -> list[Fit]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = make_parser(__doc__, OUT)
     parser.add_argument("--worlds", nargs="+", default=[], help="beginnings of their names")
     parser.add_argument("--approaches", nargs="+", default=[], choices=APPROACHES)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--full", action="store_true", help="also CEBRA with free outputs")
-    parser.add_argument("--report", action="store_true", help="write the report alone")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--max-steps", type=int, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    results = json.loads(options.out.read_text()) if options.out.exists() else {}
     programs = {approach: program(approach, options.max_steps) for approach in APPROACHES}
-
-    def is_current(key: str) -> bool:
-        approach = key.split(" | ")[1]
-        return key in results and results[key]["program"] == programs.get(approach)
-
-    def write() -> None:
-        write_json(options.out, results, indent=1)
-        current = {key: value for key, value in results.items() if is_current(key)}
-        write_text(options.out.with_suffix(".md"), Report(current).text())
-
+    store = FitStore(options.out, programs.get, lambda records: Report(records).text())
     if options.report:
-        write()
+        store.write()
         return
     if not has_cebra():
         print("CEBRA-Time is left out: the package cebra is not installed", flush=True)
-    waiting = [fit for fit in plan(options) if not is_current(str(fit))]
-    for number, (fit, record) in enumerate(_run_all(waiting, options), 1):
-        results[str(fit)] = record
-        names = ("error", "r2", "mcc", "block_r2", "seconds", "steps", "relaxed", "errors")
-        shown = {name: record[name] for name in names if name in record}
-        print(f"[{number}/{len(waiting)}] {fit}", shown, flush=True)
-        write()
-
-
-def _run_all(fits: list[Fit], options: argparse.Namespace) -> Iterator[tuple[Fit, dict[str, Any]]]:
-    if options.jobs == 1:
-        for fit in fits:
-            yield fit, run(fit, options.max_steps)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        tasks = {pool.submit(run, fit, options.max_steps): fit for fit in fits}
-        try:
-            for task in as_completed(tasks):
-                yield tasks[task], task.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    shown = ("error", "r2", "mcc", "block_r2", "seconds", "steps", "relaxed", "errors")
+    store.run(plan(options), measure, jobs=options.jobs, max_steps=options.max_steps, shown=shown)
 
 
 class Report:
     """Tables of the records, and a summary that is computed from them."""
 
     def __init__(self, results: dict[str, Any]) -> None:
-        self.records: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
-        self.failures: list[str] = []
-        for key, record in results.items():
-            world, approach, seed = key.split(" | ")
-            if "error" in record:
-                self.failures.append(f"- {key}: {record['error']}")
-            elif world in CASES:
-                runs = self.records.setdefault(world, {}).setdefault(approach, {})
-                runs[int(seed.removeprefix("seed "))] = record
+        self.records, self.failures = group_records(results, CASES)
 
     def text(self) -> str:
         """Return the report in Markdown."""
@@ -521,7 +461,7 @@ class Report:
             runs = [*records[approach].values()]
             cells = [case.name, approach]
             for score in ("r2", "mcc", "block_r2"):
-                shown = _scores([run[score] for run in runs if score in run])
+                shown = mean_and_least([run[score] for run in runs if score in run])
                 cells.append(f"**{shown}**" if score == case.truth.score else shown)
             cells.append(f"{statistics.mean(run['seconds'] for run in runs):.1f}")
             cells.append(_claims(runs, case))
@@ -666,13 +606,6 @@ def _limit(label: str, values: list[tuple[float, str]], least: float) -> list[st
         f"- {label}: at least {least:g} in {len(values) - len(below)} of {len(values)} worlds."
     ]
     return lines + [f"  - below: {value:.4f}, {where}" for value, where in below]
-
-
-def _scores(values: list[float]) -> str:
-    if not values:
-        return ""
-    mean = f"{statistics.mean(values):.4f}"
-    return f"{mean} ({min(values):.4f})" if len(values) > 1 else mean
 
 
 def _claims(runs: list[dict[str, Any]], case: Case) -> str:

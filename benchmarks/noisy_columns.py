@@ -54,6 +54,8 @@ class Data(NamedTuple):
     test_x: Tensor
     test_z: Tensor
     declared: dict[str, Any]
+    z: Tensor | None = None  # factors of x
+    z_pos: Tensor | None = None
 
 
 def pixels(rows: int, seed: int) -> Data:
@@ -64,11 +66,12 @@ def pixels(rows: int, seed: int) -> Data:
     def observe(z: Tensor) -> Tensor:
         return torch.cat([avg_pool2d(world.observe(part), 2).flatten(1) for part in z.split(CHUNK)])
 
-    x, x_pos = map(observe, world.sample_latents(rows, generator))
+    latents = world.sample_latents(rows, generator)
+    x, x_pos = map(observe, latents)
     z = world.sample_latents(TEST_ROWS, generator)[0]
     varies = (x.amax(0) > x.amin(0)) & (x_pos.amax(0) > x_pos.amin(0))
     declared = {"space": "box", "conditional": "laplace"}
-    return Data(x[:, varies], x_pos[:, varies], observe(z)[:, varies], z, declared)
+    return Data(x[:, varies], x_pos[:, varies], observe(z)[:, varies], z, declared, *latents)
 
 
 def sphere(rows: int, seed: int) -> Data:
@@ -90,7 +93,13 @@ def recording(rows: int, seed: int, decibels: float) -> Data:
 
 def spikes(rows: int, seed: int, link: str) -> Data:
     data = recording(rows, seed, math.inf)
-    mean, deviation = data.x.mean(0), data.x.std(0)
+    x, test_x = counts_of(data.x, data.test_x, seed, link)
+    return data._replace(x=x, test_x=test_x)
+
+
+def counts_of(x: Tensor, test_x: Tensor, seed: int, link: str) -> tuple[Tensor, Tensor]:
+    """Return Poisson counts whose rates are functions of channels, for training and for tests."""
+    mean, deviation = x.mean(0), x.std(0)
     generator = Generator().manual_seed(seed)
 
     def count(x: Tensor) -> Tensor:
@@ -98,7 +107,7 @@ def spikes(rows: int, seed: int, link: str) -> Data:
         rates = (0.7 * u - 0.245).exp() if link == "exp" else softplus(2 * u)
         return torch.poisson(MEAN_COUNT * rates, generator)
 
-    return data._replace(x=count(data.x), test_x=count(data.test_x))
+    return count(x), count(test_x)
 
 
 CASES: dict[str, Callable[[int], Data]] = {

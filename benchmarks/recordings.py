@@ -26,7 +26,15 @@ from torch import Generator, Tensor
 import isolatent as iso
 from relaxation_worlds import mixing_of
 
-__all__ = ["RECORDINGS", "Pole", "Recording", "factors_of_poles"]
+__all__ = [
+    "CHANNELS",
+    "FEW_RATES",
+    "RECORDINGS",
+    "Pole",
+    "Recording",
+    "autoregression",
+    "factors_of_poles",
+]
 
 Pole = complex  # real for a relaxing factor
 Factors = Callable[[int, int], Tensor]  # of a number of rows and a seed
@@ -66,7 +74,8 @@ class Recording:
         lag: Rows from an anchor to its positive.
         blocks: Factors that are identified together, where poles distinguish such blocks.
         poles: The true poles per row, where the process has some.
-        decibels: Signal-to-noise ratio of 60 channels; without it the mixing is square and exact.
+        decibels: Signal-to-noise ratio of the channels; without it the mixing is square and exact.
+        channels: Number of channels, where they are noisy.
     """
 
     name: str
@@ -81,12 +90,13 @@ class Recording:
     blocks: tuple[tuple[int, ...], ...] | None = None
     poles: tuple[Pole, ...] = ()
     decibels: float | None = None
+    channels: int = CHANNELS
 
     def mixing(self, seed: int) -> Any:
         """Return the mixing of a seed."""
         if self.decibels is None:
             return mixing_of(self.n, seed)
-        mixing = iso.InvertibleMLP(layers=2, n_observed=CHANNELS, condition_draws=100)
+        mixing = iso.InvertibleMLP(layers=2, n_observed=self.channels, condition_draws=100)
         return mixing.build(self.n, Generator().manual_seed(seed))
 
     def sample(self, rows: int, seed: int, mixing: Any) -> tuple[Tensor, Tensor]:
@@ -116,7 +126,7 @@ def factors_of_poles(poles: tuple[Pole, ...]) -> tuple[tuple[int, ...], ...]:
     return tuple(blocks)
 
 
-def _autoregression(
+def autoregression(
     rows: int, seed: int, *, poles: tuple[Pole, ...], innovations: str = "Gaussian"
 ) -> Tensor:
     """Draw the rows of a process with the given poles, with independent innovations."""
@@ -172,7 +182,7 @@ def _relaxing(
     return Recording(
         f"recording, {what}{noisy}, lag {lag}, {rows} rows",
         "Recordings: 60 noisy channels" if noisy else group,
-        partial(_autoregression, poles=rates, innovations=innovations),
+        partial(autoregression, poles=rates, innovations=innovations),
         len(rates),
         DECLARED[innovations],
         axes=not (equal and gaussian),
@@ -190,7 +200,7 @@ def _oscillating(name: str, poles: tuple[Pole, ...], *, lag: int = 1) -> Recordi
     return Recording(
         f"recording, {name}, lag {lag}, 20000 rows",
         "Recordings: oscillators",
-        partial(_autoregression, poles=poles),
+        partial(autoregression, poles=poles),
         sum(map(len, blocks)),
         TURNING,
         axes=False,

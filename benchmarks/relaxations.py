@@ -25,15 +25,11 @@ again, unless the code has changed.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import multiprocessing
 import statistics
 import time
-import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,9 +37,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 import isolatent as iso
+from fit_store import Fit, FitStore, group_records, make_parser, mean_and_least, starts_with
 from isolatent.contrast import LinearDynamics
 from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file, write_json, write_text
+from isolatent.files import digest_file
 from isolatent.theory import RELAXATIONS
 from relaxation_worlds import WORLDS, BrokenWorld, EndlessPairs, mixing_of
 
@@ -58,17 +55,6 @@ RINCE_SCALES = (2.0, 10.0, 30.0)
 MIN_GAP, MAX_LOSS, MAX_COST = 0.01, 0.002, 0.01  # what is asked of auto, in the order of the report
 MAX_SHARE_ERROR, MAX_SCALE_ERROR, MAX_ANGLE_ERROR = 0.03, 0.05, 0.02
 MAX_TIME = 1.5
-
-
-class Fit(NamedTuple):
-    """A fit to run: the key of its record."""
-
-    world: str
-    approach: str
-    seed: int
-
-    def __str__(self) -> str:
-        return f"{self.world} | {self.approach} | seed {self.seed}"
 
 
 class RobustInfoNCE(nn.Module):
@@ -156,18 +142,8 @@ def make_models(
         yield "", iso.ContrastiveICA(world.n, **world.declared, relax=relax, **options)
 
 
-def run(fit: Fit, max_steps: int | None = None) -> dict[str, Any]:
-    """Run a fit, and return its record, or the error that it ended with."""
-    torch.set_num_threads(1)
-    try:
-        record = _run(fit, max_steps)
-    except Exception as error:  # the other fits go on, and the report shows it
-        traceback.print_exc()
-        record = {"error": f"{type(error).__name__}: {error}"}
-    return {**record, "program": program(max_steps)}
-
-
-def _run(fit: Fit, max_steps: int | None) -> dict[str, Any]:
+def measure(fit: Fit, max_steps: int | None) -> dict[str, Any]:
+    """Run a fit, and return its record."""
     world = WORLDS[fit.world]
     data, mixing = make_data(world, fit.seed), mixing_of(world.n, fit.seed)
     z = world.sample(TEST_FACTORS, Generator().manual_seed(TEST_SEED + fit.seed))[0]
@@ -260,11 +236,7 @@ def approaches_of(world: BrokenWorld, full: bool) -> list[list[str]]:
 
 def plan(options: argparse.Namespace) -> list[Fit]:
     """Return the fits, the most telling ones first."""
-    names = [
-        name
-        for name in WORLDS
-        if not options.worlds or any(name.startswith(start) for start in options.worlds)
-    ]
+    names = [name for name in WORLDS if starts_with(name, options.worlds)]
     order = [(seed, stage) for seed in range(options.seeds) for stage in (0, 1)]
     return [
         Fit(name, approach, seed)
@@ -276,67 +248,25 @@ def plan(options: argparse.Namespace) -> list[Fit]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=3)
+    parser = make_parser(__doc__, OUT)
     parser.add_argument("--worlds", nargs="+", default=[], help="beginnings of their names")
     parser.add_argument("--approaches", nargs="+", default=[])
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--full", action="store_true", help="every relaxation in every world")
-    parser.add_argument("--report", action="store_true", help="write the report alone")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--max-steps", type=int, default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    results = json.loads(options.out.read_text()) if options.out.exists() else {}
     today = program(options.max_steps)
-
-    def write() -> None:
-        write_json(options.out, results, indent=1)
-        current = {key: value for key, value in results.items() if value["program"] == today}
-        write_text(options.out.with_suffix(".md"), Report(current).text())
-
+    store = FitStore(options.out, lambda _: today, lambda records: Report(records).text())
     if options.report:
-        write()
+        store.write()
         return
-    waiting = [fit for fit in plan(options) if results.get(str(fit), {}).get("program") != today]
-    for number, (fit, record) in enumerate(_run_all(waiting, options), 1):
-        results[str(fit)] = record
-        names = ("error", "r2", "mcc", "seconds", "steps", "relaxed", "errors")
-        shown = {name: record[name] for name in names if name in record}
-        print(f"[{number}/{len(waiting)}] {fit}", shown, flush=True)
-        write()
-
-
-def _run_all(fits: list[Fit], options: argparse.Namespace) -> Iterator[tuple[Fit, dict[str, Any]]]:
-    if options.jobs == 1:
-        for fit in fits:
-            yield fit, run(fit, options.max_steps)
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        tasks = {pool.submit(run, fit, options.max_steps): fit for fit in fits}
-        try:
-            for task in as_completed(tasks):
-                yield tasks[task], task.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    shown = ("error", "r2", "mcc", "seconds", "steps", "relaxed", "errors")
+    store.run(plan(options), measure, jobs=options.jobs, max_steps=options.max_steps, shown=shown)
 
 
 class Report:
     """Tables of the records, and a summary that is computed from them."""
 
     def __init__(self, results: dict[str, Any]) -> None:
-        self.records: dict[str, dict[str, dict[int, dict[str, Any]]]] = {}
-        self.failures: list[str] = []
-        for key, record in results.items():
-            world, approach, seed = key.split(" | ")
-            if "error" in record:
-                self.failures.append(f"- {key}: {record['error']}")
-            elif world in WORLDS:
-                runs = self.records.setdefault(world, {}).setdefault(approach, {})
-                runs[int(seed.removeprefix("seed "))] = record
+        self.records, self.failures = group_records(results, WORLDS)
 
     def text(self) -> str:
         """Return the report in Markdown."""
@@ -377,8 +307,8 @@ class Report:
             cells = [
                 name,
                 f"{marked} ({setting})" if setting else marked,
-                _scores([run["r2"] for run in runs]),
-                _scores([run["mcc"] for run in runs]) if world.axes else "",
+                mean_and_least([run["r2"] for run in runs]),
+                mean_and_least([run["mcc"] for run in runs]) if world.axes else "",
                 f"{statistics.mean(run['seconds'] for run in runs):.0f}",
                 f"{statistics.mean(run['steps'] for run in runs):.0f}",
                 _choices(runs) if approach == AUTO else "",
@@ -501,11 +431,6 @@ def _limit(label: str, values: list[tuple[float, str]], most: float | None) -> l
     above = sorted(((v, at) for v, at in values if v > most), reverse=True)
     lines = [f"{line}; {len(values) - len(above)} of {len(values)} are within {most:g}."]
     return lines + [f"  - above: {value:.4f}, {at}" for value, at in above[:10]]
-
-
-def _scores(values: list[float]) -> str:
-    mean = f"{statistics.mean(values):.4f}"
-    return f"{mean} ({min(values):.4f})" if len(values) > 1 else mean
 
 
 def _choices(runs: list[dict[str, Any]]) -> str:

@@ -85,6 +85,8 @@ SAME_MEANING = {
     "module calibration": "the layers, in encoders, and their estimation, in training",
     "module relaxations": "what is left to assume, in theory, and what is learned, in contrast",
     "module linear": "linear methods, in baselines, and the linear score, in evaluation",
+    "module recordings": "recordings, in pairs, and estimators that take them, in training",
+    "function infonce": "each kernel engine has one, with one signature",
     "function forward": "each kernel engine has one, with one signature",
     "function backward": "each kernel engine has one, with one signature",
     "class State": "each kernel engine keeps its own state from forward to backward",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from isolatent.contrast import InfoNCE as InfoNCE
     from isolatent.contrast import Lp as Lp
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
+    from isolatent.diagnosis import consistency as consistency
+    from isolatent.diagnosis import diagnose as diagnose
     from isolatent.evaluation import block_mcc as block_mcc
     from isolatent.evaluation import block_r2 as block_r2
     from isolatent.evaluation import bootstrap as bootstrap
@@ -117,11 +119,15 @@ _EXPORTS = {
         "Recipe",
     ),
     "baselines": ("SupervisedEncoder",),
+    "diagnosis": (
+        "diagnose",
+        "consistency",
+    ),
     "report": ("write_report",),
 }
 _PACKAGES = (
     *("worlds", "datasets", "theory", "pairs", "encoders", "contrast", "evaluation", "training"),
-    *("baselines", "experiments", "report"),
+    *("baselines", "diagnosis", "experiments", "report"),
 )
 _PACKAGE_OF = {name: package for package, names in _EXPORTS.items() for name in names}
 

@@ -10,7 +10,7 @@ import isolatent as iso
 from html_outline import Outline
 from isolatent.report import page_of_fit, render_page
 from isolatent.report.fits import RELAXATION_MEANINGS
-from isolatent.theory import RELAXATIONS
+from isolatent.theory import NAMED_RELAXATIONS
 
 NOISE = 0.1 * np.random.default_rng(0).normal(size=(5000, 3))
 
@@ -95,7 +95,7 @@ def test_relaxations_in_use_come_first(relaxed):
 
 
 def test_every_relaxation_has_a_meaning():
-    assert set(RELAXATION_MEANINGS) == set(RELAXATIONS)
+    assert set(RELAXATION_MEANINGS) == set(NAMED_RELAXATIONS)
 
 
 def test_a_model_without_relaxations_has_no_table(fitted):

@@ -142,7 +142,7 @@ class LinearEstimator(
         if not isinstance(source, ArrayPairs | SeriesPairs):  # which have checked their arrays
             for part in (batch.x, batch.x_pos):
                 check_rows_finite("pairs drawn from X", part.numpy())
-        self._set_shape(shape)
+        self._set_shape(tuple(batch.x.shape[1:]))
         return _flatten(batch.x.numpy()), _flatten(batch.x_pos.numpy())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,7 +42,7 @@ FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
 PARAMETERS = (
-    *("space", "marginal", "conditional", "p", "loss", "counts", "random_state"),
+    *("space", "marginal", "conditional", "p", "loss", "counts", "noise_share", "random_state"),
     *("accelerator", "devices", "num_nodes"),
 )
 
@@ -96,9 +97,16 @@ def fit(
     relax: Annotated[
         str | None,
         typer.Option(
-            help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal or "
-            "dynamics, separated by commas, auto for those that held-out pairs support, or none.  "
-            "[default: auto if nothing is declared, else none]"
+            help="Assumptions to learn instead: pairing, anchor_scale, factor_scale, marginal, "
+            "dynamics or noise, separated by commas, auto for those that held-out pairs support, "
+            "or none.  [default: auto if nothing is declared, else none]"
+        ),
+    ] = None,
+    noise_share: Annotated[
+        float | None,
+        typer.Option(
+            help="With --relax noise: share of the spread within pairs that is noise, from 0 to "
+            "1.  [default: 1, with a warning]"
         ),
     ] = None,
     axes: Annotated[
@@ -193,7 +201,7 @@ def fit(
 
 def describe_directions(model: ContrastiveICA) -> list[str]:
     """Return a line about directions of the data that were dropped, none if all were kept."""
-    kept, columns = model.n_directions_, model.n_features_in_
+    kept, columns = model.n_directions_, model.n_features_in_ * model.window
     if kept == columns:
         return []
     return [f"kept {kept} of {columns} directions: the others are noise or rounding errors"]
@@ -275,7 +283,7 @@ def _parse_lag(text: str | None) -> tuple[int, int]:
 
 def _parse_relax(text: str | None) -> str | tuple[str, ...]:
     """Return the relaxations of --relax as ``ContrastiveICA`` takes them."""
-    from isolatent.theory import RELAXATIONS
+    from isolatent.theory import NAMED_RELAXATIONS as RELAXATIONS
 
     if text is None or text == "auto":
         return text or "default"
@@ -310,9 +318,11 @@ def _check_beliefs(options: dict[str, Any]) -> None:
 
 def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, Recipe
+    from isolatent.training.noise import NOISE_RECIPE
 
     given = {name: options[name] for name in ("max_steps", "batch_size") if options[name]}
-    recipe = Recipe(**given)
+    relax = _parse_relax(options["relax"])
+    recipe = replace(NOISE_RECIPE if "noise" in relax else Recipe(), **given)
     processes = options["devices"] * options["num_nodes"]
     if recipe.batch_size % processes:
         raise ValueError(
@@ -322,7 +332,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
         lag=_parse_lag(options["lag"]),
-        relax=_parse_relax(options["relax"]),
+        relax=relax,
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
         recipe=recipe if given else None,  # without one, few pairs get small batches
         precision=PRECISION_NAMES[options["precision"]],

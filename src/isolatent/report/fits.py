@@ -41,6 +41,7 @@ RELAXATION_MEANINGS = {
     "factor_scale": "some factors move more than others",
     "marginal": "factors have any marginal",
     "dynamics": "positives lie around a map of the anchor",
+    "noise": "observations are ambiguous",
 }
 SCORES: dict[str, Callable[..., Any]] = {"linear_r2": linear_r2, "mcc": mcc}
 

@@ -140,7 +140,9 @@ def test_a_world_encodes_its_grid_if_at_least_half_of_it_is_used(applies):
     assert (world.calls, grid.n_encoded) == (0, 5)
     grid.encode(np.arange(11))
     assert (world.calls, grid.n_encoded) == (1, 11)
-    np.testing.assert_allclose(grid.codes_at(np.arange(11)), plain.codes_at(np.arange(11)))
+    # Chunks of other lengths may round differently.
+    codes, expected = (g.codes_at(np.arange(11)) for g in (grid, plain))
+    np.testing.assert_allclose(codes, expected, rtol=1e-5)
 
 
 def test_encode_grid_is_not_called_with_functions_or_user_defined_modules():
