@@ -62,7 +62,7 @@ def fit(name: str, way: str, seed: int, max_steps: int) -> dict[str, Any]:
     started = time.process_time()
     with ExitStack() as stack:
         if way == "alone":
-            module = "isolatent.training.contrastive"
+            module = "isolatent.training.setup"
             stack.enter_context(patch(f"{module}.may_lose_factors", return_value=False))
             stack.enter_context(patch(f"{module}.build_saturated_loss", return_value=None))
         model.fit(world)

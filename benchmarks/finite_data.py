@@ -54,8 +54,7 @@ from fit_store import Fit, FitStore, Record, group_records, make_parser, mean_an
 from isolatent.encoders import Anscombe
 from isolatent.experiments.program import program_digest
 from isolatent.files import digest_file
-from isolatent.training.assembly import Capacity
-from isolatent.training.restarts import Start
+from isolatent.training.capacity import Capacity, Start
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/finite_data.json"
 OURS, LINEAR, PAPERS, SUPERVISED = "ours", "linear code", "papers' recipe", "supervised"

@@ -9,8 +9,7 @@ from typing import Any
 from unittest import mock
 
 import isolatent as iso
-from isolatent.training.assembly import Capacity
-from isolatent.training.restarts import Start
+from isolatent.training.capacity import Capacity, Start
 
 WORLDS = {
     "sphere": lambda seed: iso.World(

@@ -22,8 +22,8 @@ from isolatent.training.contrastive import (
     LATER_SATURATION,
     MIN_AVERAGING_STEPS,
     MOMENTS_WEIGHT,
-    hold_out,
 )
+from isolatent.training.setup import hold_out
 from small_runs import WORLD, small_batch, small_encoder, small_run
 
 

@@ -13,7 +13,7 @@ from isolatent.checks import IsolatentWarning
 from isolatent.contrast import ConstantPotential
 from isolatent.theory import RELAXATIONS, SPACES, Beliefs
 from isolatent.training import Checkpoints
-from isolatent.training.contrastive import describe_loss
+from isolatent.training.batch_losses import describe_loss
 
 WORLD = iso.World(
     iso.Sphere(3),

@@ -14,7 +14,7 @@ import isolatent as iso
 from isolatent.baselines import SupervisedEncoder
 from isolatent.pairs import Batch, WorldPairs
 from isolatent.training import NetworkEstimator, network_estimator, train
-from isolatent.training.contrastive import encode_batch, encode_parts
+from isolatent.training.batch_losses import encode_batch, encode_parts
 from isolatent.training.devices import Processes
 from resumable_runs import CASES, case
 

@@ -8,13 +8,11 @@ import torch
 
 import isolatent as iso
 from isolatent.checks import IsolatentWarning
-from isolatent.training.assembly import Capacity
+from isolatent.training.capacity import LINEAR, Capacity, Start
 from isolatent.training.devices import connect
 from isolatent.training.restarts import (
     CAPACITIES,
     FEWEST_PAIRS,
-    LINEAR,
-    Start,
     check_n_init,
     choose_start,
 )
@@ -42,7 +40,7 @@ def starts_of(model, x, x_pos, n_init, recipe=RECIPE):
         runs[start] = run.training
         return run
 
-    chosen = choose_start(set_up, recipe, 0, len(x), n_init)
+    chosen = choose_start(set_up, recipe, 0, source, n_init)
     return chosen, {start: run.schedule.best for start, run in runs.items()}
 
 

@@ -8,7 +8,7 @@ import isolatent as iso
 from isolatent.contrast import InfoNCE, Lp, SaturatedInfoNCE
 from isolatent.encoders import Whitening
 from isolatent.pairs import Batch
-from isolatent.training.contrastive import loss_of
+from isolatent.training.batch_losses import loss_of
 
 SHORT = iso.Recipe(max_steps=3, batch_size=16, warmup=1)
 WORLD = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(10.0), iso.Linear(), seed=0)

@@ -16,7 +16,7 @@ from isolatent.diagnosis.held_out import HeldOut, encode
 from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, LEAST_SCORE, SUPPORTED, Check
 from isolatent.encoders import MLP
 from isolatent.inference import encode_chunks
-from isolatent.training.contrastive import has_bound
+from isolatent.training.batch_losses import has_bound
 
 __all__ = ["Decoder", "check_axes", "check_information", "check_optimum", "check_residuals"]
 

@@ -19,7 +19,7 @@ from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, SUPPORTED, Ch
 from isolatent.theory import Beliefs
 from isolatent.training import ContrastiveTraining, Recipe, train
 from isolatent.training.axis_search import without_axes
-from isolatent.training.contrastive import has_bound
+from isolatent.training.batch_losses import has_bound
 from isolatent.training.relaxation_choice import candidates_for
 from isolatent.training.relaxations import (
     NEED_POTENTIALS,

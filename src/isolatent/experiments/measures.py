@@ -16,7 +16,7 @@ from isolatent.inference import encode_chunks
 from isolatent.pairs import Batch, PairSource
 from isolatent.training import ContrastiveICA, Step
 from isolatent.training.axis_search import without_axes
-from isolatent.training.contrastive import encode_batch, loss_of
+from isolatent.training.batch_losses import encode_batch, loss_of
 from isolatent.worlds import World
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,7 @@ from isolatent.encoders import (
     Whitening,
 )
 from isolatent.theory import POTENTIALS, Beliefs, Guarantee, derive_guarantee
+from isolatent.training.capacity import Capacity, default_capacity
 from isolatent.training.relaxations import attach, needs_potentials, relaxations_of
 
 __all__ = [
@@ -51,12 +52,10 @@ __all__ = [
     "LOSS_CLASSES",
     "RECORDING_ENCODERS",
     "WHITENED",
-    "Capacity",
     "build_encoder",
     "build_loss",
     "build_recording_encoders",
     "build_saturated_loss",
-    "default_capacity",
     "guarantee_of",
     "head_of",
     "implied_relaxations",
@@ -82,27 +81,6 @@ LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
 }
 ERROR_BATCH_SIZE, MAX_ERROR_BATCHES = 256, 64  # batches that errors of weights are estimated from
 DIFFERENCE = 0.05  # of the logarithm of a weight, for finite differences of gradients
-MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default perceptron
-
-
-class Capacity(NamedTuple):
-    """How much the perceptron ``"mlp"`` can learn, and so overfit.
-
-    Args:
-        width: Width of its two hidden layers; 0 for none: a linear encoder.
-        dropout: Share of hidden units that are set to zero in each step of training.
-        reconstruction: Weight of the error of a decoder, see
-            :class:`isolatent.training.reconstruction.Reconstruction`.
-    """
-
-    width: int
-    dropout: float = 0.0
-    reconstruction: float = 0.0
-
-
-def default_capacity(n_components: int) -> Capacity:
-    """Return the capacity of the perceptron for many pairs."""
-    return Capacity(max(MIN_WIDTH, WIDTH_PER_CODE * n_components))
 
 
 def build_encoder(

@@ -17,7 +17,8 @@ from isolatent.contrast.posteriors import GEOMETRIES, posterior_size, posterior_
 from isolatent.contrast.vmf import concentration
 from isolatent.encoders import Whitening
 from isolatent.theory import Beliefs
-from isolatent.training.assembly import build_encoder, build_loss, default_capacity
+from isolatent.training.assembly import build_encoder, build_loss
+from isolatent.training.capacity import default_capacity
 from isolatent.training.recipe import Recipe
 
 __all__ = [

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Generator, Tensor, nn
 
-from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
+from isolatent.contrast import ContrastiveLoss, NetworkPotential
 from isolatent.pairs import Batch, FinitePairSource, PairSource
 from isolatent.theory import RELAXATIONS, Beliefs
-from isolatent.training.progress import Step
+from isolatent.training.dynamics_trial import (
+    InitialState,
+    gain_of_trial,
+    may_lack_factors,
+    train_with_dynamics,
+)
 from isolatent.training.recipe import MIN_WARMUPS
 from isolatent.training.relaxations import (
     PROBE_STEPS,
     Gain,
-    attach,
-    compare_losses,
     compare_relaxations,
-    measure_relaxations,
     relaxations_of,
 )
 
@@ -34,7 +35,6 @@ EARLY_WARMUPS = 2  # after which relaxations are compared for the first time
 EARLY = ("pairing", "anchor_scale", "dynamics")
 EARLY_GAIN = 0.1  # of a relaxation then, in nats: smaller ones lose no factors, and can wait
 EARLY_LEAD = 2.0  # ratio of the gain of pairing to that of a scale, which it may stand for
-MIN_ANGLE = 0.1  # radians per lag, by which codes turn that a network without dynamics loses
 EARLY_STEPS = 40  # that relaxations are fitted for then
 LATE_SHARE = 0.4  # of the steps allowed, after which all are compared at the latest
 MAX_CHOSEN = 3
@@ -114,7 +114,7 @@ class RelaxationChoice:
         self.n_components, self.head = n_components, head
         self.may_lose_factors = may_lose_factors
         self.saturated_loss = saturated_loss
-        self.initial = [_copy_state(module) for module in (network, loss)]
+        self.initial = InitialState(network, loss)
         self.provisional = tuple(provisional)
         self.relaxed: tuple[str, ...] = ()
         self.gains: dict[str, Gain] = {}
@@ -171,8 +171,6 @@ class RelaxationChoice:
         """
         self.is_open = False
         unused = "factor_scale" in self.candidates and "factor_scale" not in self.relaxed
-        for name in set(self.provisional) & set(self.relaxed):
-            self._drop(training, name, training.encode(training.network, self._first_pairs().x))
         if self.head == "box" and unused and set(self.relaxed) <= {"pairing"}:
             self.relaxed = (*self.relaxed, "factor_scale")
             training.relax(["factor_scale"], self.n_components)
@@ -207,9 +205,6 @@ class RelaxationChoice:
         self.provisional = tuple(other for other in self.provisional if other != name)
         self.relaxed = tuple(other for other in self.relaxed if other != name)
         training.tighten(name, h)
-
-    def _first_pairs(self) -> Batch:
-        return Batch.of(self.source.sample(PAIRS, Generator().manual_seed(0)))
 
     def _pairs(self, held_out: Batch) -> tuple[Batch, Batch]:
         """Return pairs to fit with, and others to compare with; an endless source has more."""
@@ -268,20 +263,10 @@ class RelaxationChoice:
         """Add a relaxation, and start from the untrained network."""
         self.relaxed = (*self.relaxed, name)
         training.relax([name], self.n_components)
-        self._initialise(training, training.network, training.modules["loss"], held_out)
+        pairs = self._pairs(held_out)[0]
+        self.initial.set(training.network, training.modules["loss"], pairs)
         training.start_anew()
         training.best = None
-
-    def _initialise(
-        self, training: ContrastiveTraining, network: nn.Module, loss: nn.Module, held_out: Batch
-    ) -> None:
-        """Set a network and a loss to their first values; dynamics, to those of a regression."""
-        network.load_state_dict(self.initial[0], strict=False)
-        loss.load_state_dict(self.initial[1], strict=False)
-        dynamics = getattr(loss, "dynamics", None)
-        if isinstance(dynamics, LinearDynamics):
-            pairs = self._pairs(held_out)[0]
-            dynamics.start(*(training.encode(network, part) for part in (pairs.x, pairs.x_pos)))
 
     def _compare_early(
         self, training: ContrastiveTraining, left: Sequence[str], held_out: Batch, step: int
@@ -290,64 +275,28 @@ class RelaxationChoice:
 
         A loss that saturates before that tells dynamics alone.
         """
-        if "dynamics" in left and self._may_have_lost_factors(training, held_out):
+        if "dynamics" in left and may_lack_factors(training, held_out, self.n_components):
             dynamics = self._compare(training, ["dynamics"], held_out, step, early=True)
-            if dynamics or self._compare_trained(training, held_out, step):
+            if dynamics or self._gains_if_trained(training, held_out, step):
                 return
             left = [name for name in left if name != "dynamics"]
         compared = EARLY[-1:] if self.saturating else EARLY
         if names := [name for name in left if name in compared]:
             self._compare(training, names, held_out, step, early=True)
 
-    def _may_have_lost_factors(self, training: ContrastiveTraining, held_out: Batch) -> bool:
-        """Return whether codes may lack factors for want of dynamics, and of nothing else.
-
-        As many codes as observed dimensions lack none. Dynamics bring potentials with them, which
-        must not be what gains.
-        """
-        loss: Any = training.modules["loss"]
-        potentials = (loss.potential, loss.potential_pos)
-        learned = all(isinstance(module, NetworkPotential) for module in potentials)
-        return learned and held_out.x[0].numel() > self.n_components
-
-    def _compare_trained(self, training: ContrastiveTraining, held_out: Batch, step: int) -> bool:
-        """Train with dynamics for as many steps as without; start anew with them if that gains.
-
-        Returns:
-            Whether it does.
-        """
+    def _gains_if_trained(self, training: ContrastiveTraining, held_out: Batch, step: int) -> bool:
+        """Start anew with dynamics if a network that is trained with them gains."""
         with torch.random.fork_rng(devices=[]):  # for layers such as dropout
-            trial = self._train_with_dynamics(training, held_out, step)
-        compared = [
-            (run.modules["loss"], run.encode(run.measured_network, held_out.x),
-             run.encode(run.measured_network, held_out.x_pos))
-            for run in (training, trial)
-        ]  # fmt: skip
-        gain = compare_losses(*compared)
-        # Codes that turn: where none does, a network with dynamics may just have learned faster.
-        angles = measure_relaxations(*compared[1])["dynamics"]["angles"]
-        turns = max(map(abs, angles)) > MIN_ANGLE
-        gains = turns and gain.is_significant and gain.mean >= EARLY_GAIN
-        if gains:
-            self.gains["dynamics"] = gain
-            self._start_anew(training, "dynamics", held_out)
-        return gains
-
-    def _train_with_dynamics(
-        self, training: ContrastiveTraining, held_out: Batch, steps: int
-    ) -> ContrastiveTraining:
-        network, loss = deepcopy(training.network), deepcopy(training.modules["loss"])
-        assert isinstance(loss, ContrastiveLoss)
-        attach(loss, ["dynamics"], self.n_components, training.dtype)
-        self._initialise(training, network, loss, held_out)
-        recipe, processes = training.recipe, training.processes
-        generator = Generator().manual_seed(0)
-        trial = type(training)(network, loss, recipe, generator, processes=processes)
-        for number in range(1, steps + 1):
-            batch = Batch.of(self.source.sample(recipe.batch_size, generator))
-            value = trial.advance(processes.share(batch))
-            trial.history.append(Step(number, steps, value, None, None))
-        return trial
+            trial = train_with_dynamics(
+                *(training, self.initial, self.source, self._pairs(held_out)[0]),
+                *(self.n_components, step),
+            )
+        gain = gain_of_trial(training, trial, held_out)
+        if gain is None or gain.mean < EARLY_GAIN:
+            return False
+        self.gains["dynamics"] = gain
+        self._start_anew(training, "dynamics", held_out)
+        return True
 
 
 def _best(gains: Mapping[str, Gain]) -> str | None:
@@ -368,7 +317,3 @@ def _most_obvious(gains: Mapping[str, Gain]) -> str | None:
     scale = gains.get("anchor_scale", Gain(0.0, 0.0)).mean
     leads = "pairing" in obvious and gains["pairing"].mean >= EARLY_LEAD * scale
     return "pairing" if leads else None
-
-
-def _copy_state(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.clone() for name, value in module.state_dict().items()}

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Generator
 
 from isolatent.checks import check_integer
-from isolatent.pairs import Batch
-from isolatent.training.assembly import Capacity
+from isolatent.pairs import Batch, FinitePairSource, PairSource, UnpairedPairs
+from isolatent.training.capacity import LINEAR, Capacity, Start
 from isolatent.training.engine import train
 from isolatent.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from isolatent.training.contrastive import Setup
+from isolatent.training.setup import MIN_PAIRS_TO_HOLD_OUT, Setup
 
 __all__ = [
     "CAPACITIES",
-    "DEFAULT_START",
     "FEWEST_PAIRS",
-    "LINEAR",
     "UNPAIRED_CAPACITIES",
-    "Start",
     "check_n_init",
     "choose_start",
 ]
 
 FEW_PAIRS = 50_000  # with fewer the default network may overfit
 OVERFITTED = 0.1  # nats that a short run loses on held-out pairs, from which on others are tried
-LINEAR = Capacity(0)
 CAPACITIES = (Capacity(32, 0.0, 6.0), Capacity(32, 0.1, 3.0), LINEAR)
 LARGER, ENOUGH_FOR_LARGER = Capacity(128, 0.0, 3.0), 8000  # it is ahead at first, with fewer too
 # A decoder that also reconstructs many unpaired observations can weigh more.
@@ -40,49 +33,7 @@ UNPAIRED_CAPACITIES = (Capacity(64, 0.0, 3.0), Capacity(128, 0.0, 40.0), Capacit
 SHORT_RUN, SHORT_RUN_OF_FEW = 300, 1000  # steps of a short run
 INITIAL_RUNS, MORE_RUNS = 2, 2  # short runs from other weights, and more where those disagree
 DISAGREEMENT = 0.02  # nats between two short runs that did not find the same
-# Small steps and large batches end in worse minima of regularised networks, which go on to learn
-# long after the held-out loss seems to have levelled off: so they have no early stopping.
-SMALL_BATCHES = (64, 256)
-BATCHES_PER_EPOCH = 32
-REGULARISED_RATE, REGULARISED_EPOCHS, REGULARISED_STEPS = 4e-2, 300, 10_000
 FEWEST_PAIRS = 100  # with fewer nothing but a linear encoder can be told from chance
-LINEAR_STEPS = 2000  # of which then
-
-
-class Start(NamedTuple):
-    """Where training starts.
-
-    Args:
-        capacity: Capacity of the perceptron; None for the default.
-        seed: Seed of the first weights; None for that of the whole run.
-    """
-
-    capacity: Capacity | None = None
-    seed: int | None = None
-
-    @property
-    def is_regularised(self) -> bool:
-        """Whether a decoder or dropout keep the network from overfitting."""
-        return self.capacity is not None and self.capacity[1:] != (0.0, 0.0)
-
-    def recipe(self, recipe: Recipe, n_pairs: int) -> Recipe:
-        """Return the settings for this capacity: small batches if it is regularised."""
-        if self.capacity == LINEAR:
-            return replace(recipe, max_steps=min(recipe.max_steps, LINEAR_STEPS))
-        if not self.is_regularised:
-            return recipe
-        low, high = SMALL_BATCHES
-        batch_size = min(recipe.batch_size, max(low, min(high, n_pairs // BATCHES_PER_EPOCH)))
-        steps = min(REGULARISED_STEPS, REGULARISED_EPOCHS * n_pairs // batch_size)
-        return replace(
-            recipe,
-            batch_size=batch_size,
-            learning_rate=REGULARISED_RATE,
-            max_steps=min(recipe.max_steps, steps),
-        )
-
-
-DEFAULT_START = Start()
 
 
 def check_n_init(n_init: object) -> int | None:
@@ -106,13 +57,14 @@ def choose_start(
     set_up: Callable[[Recipe, Start], Setup],
     recipe: Recipe,
     seed: int,
-    n_pairs: int,
+    source: PairSource,
     n_init: int | None,
-    capacities: Sequence[Capacity] = CAPACITIES,
 ) -> Start:
     """Return the start whose short run has the least held-out loss.
 
-    The default network comes first. If it overfits few pairs, the :data:`CAPACITIES` are compared.
+    Without enough pairs to hold some out there is nothing to compare, and fewer than 100 pairs get
+    a linear encoder. Otherwise the default network comes first. If it overfits few pairs, the
+    :data:`CAPACITIES` are compared.
     Then the best one is started from other weights: ``n_init`` times in all, or, if that is None,
     twice, and twice more where the two disagree by more than 0.02 nats. A short run minimises
     InfoNCE as declared: a saturated loss, or relaxations, would make the losses of two runs
@@ -122,10 +74,15 @@ def choose_start(
         set_up: Returns a run that is ready to start, with all pairs held out that others hold out.
         recipe: The settings of the fit.
         seed: Seed of the fit.
-        n_pairs: Number of training pairs.
+        source: The pairs.
         n_init: Number of runs from different weights; None to let their losses decide.
-        capacities: The capacities to compare.
     """
+    if not isinstance(source, FinitePairSource) or len(source) < MIN_PAIRS_TO_HOLD_OUT:
+        return Start()
+    n_pairs = len(source)
+    if n_pairs < FEWEST_PAIRS and n_init is None:
+        return Start(LINEAR)
+    capacities = UNPAIRED_CAPACITIES if isinstance(source, UnpairedPairs) else CAPACITIES
     losses: dict[Start, float] = {}
 
     def run(start: Start, steps: int) -> float:
