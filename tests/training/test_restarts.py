@@ -8,6 +8,7 @@ import torch
 
 import isolatent as iso
 from isolatent.checks import IsolatentWarning
+from isolatent.training import restarts
 from isolatent.training.capacity import LINEAR, Capacity, Start
 from isolatent.training.devices import connect
 from isolatent.training.restarts import (
@@ -53,7 +54,8 @@ def test_the_start_with_the_least_held_out_loss_is_chosen():
     assert losses[chosen] == min(losses.values())
 
 
-def test_other_capacities_are_compared_where_the_network_overfits():
+def test_other_capacities_are_compared_where_the_network_overfits(monkeypatch):
+    monkeypatch.setattr(restarts, "SHORT_RUN_OF_FEW", 50)
     model = iso.ContrastiveICA(4, space="sphere")
     _, few = starts_of(model, *pairs_of(300, layers=3), 1)
     assert {start.capacity for start in few} == {None, *CAPACITIES}

@@ -58,7 +58,7 @@ def test_von_mises_fisher_density_for_every_concentration(kappa):
 def test_von_mises_fisher_density_integrates_to_one(n, kappa):
     """Over the angle θ, with the area of the parallels as weight."""
     far = min(math.pi, 40 * math.sqrt(n / kappa))
-    theta = torch.linspace(0, far, 200_001, dtype=torch.float64)[1:-1]
+    theta = far / 20_000 * (torch.arange(20_000, dtype=torch.float64) + 0.5)  # midpoints
     z = torch.zeros(len(theta), n, dtype=torch.float64)
     z[:, 0], z[:, 1] = theta.cos(), theta.sin()
     pole = torch.zeros_like(z)
