@@ -72,6 +72,8 @@ class Check:
             known.
         harm: How far the codes are from those without the assumption, or from the factors, from 0
             to 1: one minus an agreement. None where it is not known.
+        error: Standard error of the statistic; None where it is not known.
+        reference: The same statistic of shuffled pairs; None for checks that do not shuffle.
 
     Example:
         >>> Check("pairing", "contradicted", 1.05, "1.05 nats", 0.0, 0.06).is_harmful
@@ -84,6 +86,8 @@ class Check:
     effect: str
     p_value: float | None = None
     harm: float | None = None
+    error: float | None = None
+    reference: float | None = None
 
     @property
     def is_harmful(self) -> bool:

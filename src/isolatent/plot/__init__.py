@@ -1,0 +1,1 @@
+"""Figures drawn by matplotlib: functions that take ``ax=`` and return it."""
