@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import platform
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from isolatent.evaluation import align_codes, bootstrap, correlation_matrix, linear_r2, mcc
+from isolatent.figure_data import encode_rows, traversal_data
+from isolatent.report.diagnosed import headline_of
 from isolatent.report.figures import evenly_spaced
 from isolatent.report.page import (
     APPROACH_LABELS,
@@ -27,11 +28,13 @@ from isolatent.report.page import (
 )
 
 if TYPE_CHECKING:
+    from isolatent.diagnosis import Diagnosis
     from isolatent.training import ContrastiveICA
 
 __all__ = ["page_of_fit"]
 
-MAX_ENCODED = 4096  # rows
+MAX_SCORED = 4096  # rows
+FEWEST_DECODED = 40  # rows
 MAX_DRAWN = 400  # points of the figures
 LAST_SHARE = 0.05  # of the steps, over which final values are averaged to reduce noise
 # What the world may do, by the name of the relaxation.
@@ -56,10 +59,17 @@ def page_of_fit(
     title: str = "Report of a fit",
     summary: Sequence[str] = (),
     quality: str = "score",
+    X_pos: Any = None,
+    groups: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    columns: Mapping[str, Any] | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Page:
     """Return a page about a fitted model, with scores if the true factors are known.
 
-    At most 4096 observations are encoded, evenly spaced over all.
+    The first thing on it is a verdict: of the diagnosis, or of what the fit noticed by itself.
+    Observations are encoded and, if they are rows of numbers, a decoder is fitted to show what each
+    code changes.
 
     Args:
         model: A fitted ``ContrastiveICA``.
@@ -70,14 +80,20 @@ def page_of_fit(
         title: The page's heading.
         summary: Paragraphs below the heading.
         quality: Name of the quality that ``fit`` measured during training, for the axis.
+        X_pos: The positive of each row of X, to colour by relatedness where it was learned.
+        groups: One session id for each row.
+        times: The time of each row.
+        columns: Further values for each row, by name, to colour the codes by; by default the
+            columns of X.
+        diagnosis: The result of :func:`isolatent.diagnose`.
 
     Example:
         >>> import isolatent as iso
         >>> model = iso.ContrastiveICA(2, recipe=iso.Recipe(max_steps=2), random_state=0)
         >>> x = np.random.default_rng(0).normal(size=(90, 2)).cumsum(axis=0)
         >>> page = page_of_fit(model.fit(x), x)
-        >>> page.sections[0].name, len(page.sections[0].codes)
-        ('The fit', 90)
+        >>> page.headline.label, page.sections[0].rows.codes.shape
+        ('Not supported', (90, 2))
     """
     if factors is not None and X is None:
         raise ValueError("X must be given with factors: the observations of these factors")
@@ -95,17 +111,59 @@ def page_of_fit(
         guarantee=guarantee,
         spec=_spec(model),
         command=command,
+        diagnosis=diagnosis,
     )
     if X is not None:
-        x, z = _subsample(X, factors)
-        with warnings.catch_warnings():  # the columns of an array are in the fitted order
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            h = model.transform(x)
-        if z is None:
-            section = dataclasses.replace(section, codes=_matrix(h, len(h)))
-        else:
-            section = _with_truth(section, x, z, h, guarantee)
-    return Page(title, tuple(summary), sections=(section,))
+        section = _with_codes(section, model, X, X_pos, groups, times, columns)
+        if factors is not None:
+            assert section.rows is not None
+            z = np.asarray(factors)
+            codes = section.rows.codes
+            if len(z) != len(codes):
+                raise ValueError(
+                    f"factors must have as many rows as X ({len(codes)}), got {len(z)}"
+                )
+            index = evenly_spaced(len(codes), MAX_SCORED)
+            x = np.asarray(X)[index]
+            section = _with_truth(section, x, z[index], codes[index], guarantee)
+    return Page(title, tuple(summary), sections=(section,), headline=headline_of(model, diagnosis))
+
+
+def _with_codes(
+    section: Section,
+    model: ContrastiveICA,
+    X: Any,
+    X_pos: Any,
+    groups: Any,
+    times: Any,
+    columns: Mapping[str, Any] | None,
+) -> Section:
+    """Add codes, what they can be coloured by, and what a decoder makes of them."""
+    is_recording = bool(getattr(model, "_has_recording", False))
+    related = X_pos if "pairing" in model.relaxed_ and model.window == 1 else None
+    rows = encode_rows(model, X, X_pos=related, groups=groups, times=times)
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())] or None
+    is_table = not isinstance(X, list | tuple) and np.ndim(X) == 2
+    if columns is None:
+        columns = _columns_of(X, names) if is_table else {}
+    changes = None
+    known = np.isfinite(rows.codes).all(axis=1).sum()
+    if is_table and known >= FEWEST_DECODED:
+        # A part of the rows is enough for a decoder, and for what it changes.
+        with suppress(ValueError):  # constant columns, or too few rows without NaN
+            changes = traversal_data(rows, X, column_names=names)
+    return dataclasses.replace(
+        section, rows=rows, columns=columns, is_recording=is_recording, changes=changes
+    )
+
+
+def _columns_of(X: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the columns of a table by their names."""
+    if hasattr(X, "columns"):
+        names = [str(name) for name in X.columns]
+    x = np.asarray(X)
+    names = names or [f"column {k + 1}" for k in range(x.shape[1])]
+    return {name: x[:, k] for k, name in enumerate(names)}
 
 
 def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, Any]) -> Section:
@@ -132,18 +190,6 @@ def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, A
         scatter=(_matrix(factors, MAX_DRAWN), _matrix(codes, MAX_DRAWN)),
         alignment="assignment" if one_by_one else "linear",
     )
-
-
-def _subsample(X: Any, factors: Any) -> tuple[Any, npt.NDArray[Any] | None]:
-    """Return at most MAX_ENCODED observations and their factors."""
-    is_frame = hasattr(X, "iloc")  # a data frame keeps the names of its columns
-    array: Any = X if is_frame else np.asarray(X)
-    z = None if factors is None else np.asarray(factors)
-    if z is not None and len(z) != len(array):
-        raise ValueError(f"factors must have as many rows as X ({len(array)}), got {len(z)}")
-    index = evenly_spaced(len(array), MAX_ENCODED)
-    x = array.iloc[index] if is_frame else array[index]
-    return x, None if z is None else z[index]
 
 
 def _matrix(values: Any, most: int) -> Matrix:
