@@ -3,6 +3,7 @@
 from isolatent.report.diagnosed import read_diagnosis
 from isolatent.report.document import is_report, render_page, write_report
 from isolatent.report.fits import page_of_fit
+from isolatent.report.live import LiveReport
 from isolatent.report.page import (
     Comparison,
     Headline,
@@ -17,6 +18,7 @@ from isolatent.report.runs import judge, page_of_runs
 __all__ = [
     "Comparison",
     "Headline",
+    "LiveReport",
     "Page",
     "Score",
     "Section",

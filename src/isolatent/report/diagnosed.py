@@ -12,7 +12,7 @@ from typing import Any
 from isolatent.diagnosis import Check, Diagnosis, ExpectedScore
 from isolatent.figure_data import CheckData, diagnosis_data
 from isolatent.report import figures
-from isolatent.report.blocks import Block, Cell, Figures, Note, Table
+from isolatent.report.blocks import Block, Cell, Figure, Figures, Note, Table
 from isolatent.report.page import Headline, Section, Verdict
 
 __all__ = ["diagnosis_blocks", "headline_of", "read_diagnosis"]
@@ -169,7 +169,7 @@ def _row(check: CheckData) -> tuple[Cell, ...]:
     )
 
 
-def _picture(check: CheckData, anchor: str) -> figures.Figure:
+def _picture(check: CheckData, anchor: str) -> Figure:
     limit = None if check.limit is None else (check.limit, check.limit_is_least)
     return figures.checked(
         f"{anchor}-check-{check.key}",

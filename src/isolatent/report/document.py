@@ -140,7 +140,8 @@ def _policy(*digests: str) -> str:
     """Return a security policy: load nothing, run no script but ours, evaluate no string."""
     listed = " ".join(digest for digest in digests if digest)
     return (
-        f"default-src 'none'; img-src data: blob:; script-src {listed}; style-src 'unsafe-inline'"
+        f"default-src 'none'; img-src data: blob:; script-src {listed}; "
+        "style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'"
     )
 
 

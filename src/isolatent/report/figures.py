@@ -188,7 +188,10 @@ def points(
 def histogram(key: str, title: str, values: Sequence[float], label: str) -> Figure:
     """Draw the distribution of values."""
     known = np.asarray([v for v in values if is_drawable(v)])
-    counts, edges = np.histogram(known, bins=24) if len(known) else ([], [0.0])
+    counts: list[int] = []
+    edges: list[float] = []
+    if len(known):
+        counts, edges = (part.tolist() for part in np.histogram(known, bins=24))
     centres = [(a + b) / 2 for a, b in pairwise(edges)]
     text = "no value"
     if len(known):
@@ -197,7 +200,7 @@ def histogram(key: str, title: str, values: Sequence[float], label: str) -> Figu
             f"{known.mean():.3g}, standard deviation {known.std():.3g}"
         )
     trace = {
-        **{"type": "bar", "x": finite(centres), "y": [int(count) for count in counts]},
+        **{"type": "bar", "x": finite(centres), "y": counts},
         **{"marker": {"color": "var(--first)"}},
     }
     layout = _layout(title, (label, "count"), bargap=0.05)
@@ -295,10 +298,10 @@ def signed_map(
             **{"showgrid": False, "ticks": ""},
         }
     layout["yaxis"] |= {"autorange": "reversed"}
+    tops = [max(range(len(row)), key=[*map(abs, row)].__getitem__) for row in values]
     strongest = "; ".join(
-        f"{name}: most {columns[best]} ({row[best]:+.2g})"
-        for name, row in zip(names, values, strict=True)
-        if (best := max(range(len(row)), key=lambda k, row=row: abs(row[k]))) >= 0
+        f"{name}: most {columns[top]} ({row[top]:+.2g})"
+        for name, row, top in zip(names, values, tops, strict=True)
     )
     height = 150 + min(30 * len(names), 400)
     return Figure(key, title, f"{unit.capitalize()}. {strongest}.", (trace,), layout, height)

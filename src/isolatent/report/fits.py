@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["page_of_fit"]
 
+MAX_ENCODED = 100_000  # rows
 MAX_SCORED = 4096  # rows
 FEWEST_DECODED = 40  # rows
 MAX_DRAWN = 400  # points of the figures
@@ -68,8 +69,8 @@ def page_of_fit(
     """Return a page about a fitted model, with scores if the true factors are known.
 
     The first thing on it is a verdict: of the diagnosis, or of what the fit noticed by itself.
-    Observations are encoded and, if they are rows of numbers, a decoder is fitted to show what each
-    code changes.
+    At most 100 000 observations are encoded, evenly spaced over all, and if they are rows of
+    numbers, a decoder is fitted to show what each code changes.
 
     Args:
         model: A fitted ``ContrastiveICA``.
@@ -114,44 +115,71 @@ def page_of_fit(
         diagnosis=diagnosis,
     )
     if X is not None:
-        section = _with_codes(section, model, X, X_pos, groups, times, columns)
-        if factors is not None:
+        given = _Given(X, X_pos, groups, times, columns, factors).thinned(model)
+        section = _with_codes(section, model, given)
+        if given.factors is not None:
             assert section.rows is not None
-            z = np.asarray(factors)
-            codes = section.rows.codes
-            if len(z) != len(codes):
-                raise ValueError(
-                    f"factors must have as many rows as X ({len(codes)}), got {len(z)}"
-                )
-            index = evenly_spaced(len(codes), MAX_SCORED)
-            x = np.asarray(X)[index]
-            section = _with_truth(section, x, z[index], codes[index], guarantee)
+            z = given.factors
+            index = evenly_spaced(len(z), MAX_SCORED)
+            x, codes = np.asarray(given.X)[index], section.rows.codes[index]
+            section = _with_truth(section, x, z[index], codes, guarantee)
     return Page(title, tuple(summary), sections=(section,), headline=headline_of(model, diagnosis))
 
 
-def _with_codes(
-    section: Section,
-    model: ContrastiveICA,
-    X: Any,
-    X_pos: Any,
-    groups: Any,
-    times: Any,
-    columns: Mapping[str, Any] | None,
-) -> Section:
+@dataclasses.dataclass(frozen=True)
+class _Given:
+    """What is known about each row; every field but X may be None."""
+
+    X: Any
+    X_pos: Any
+    groups: Any
+    times: Any
+    columns: Mapping[str, Any] | None
+    factors: Any
+
+    def thinned(self, model: ContrastiveICA) -> _Given:
+        """Return at most MAX_ENCODED rows; windows need their neighbours, so they keep all."""
+        factors = None if self.factors is None else np.asarray(self.factors)
+        is_list = isinstance(self.X, list | tuple)
+        count = sum(map(len, self.X)) if is_list else len(self.X)
+        if factors is not None and len(factors) != count:
+            raise ValueError(f"factors must have as many rows as X ({count}), got {len(factors)}")
+        given = dataclasses.replace(self, factors=factors)
+        if count <= MAX_ENCODED or is_list or model.window > 1:
+            return given
+        index = evenly_spaced(count, MAX_ENCODED)
+        taken = {
+            name: None if value is None else _rows_of(value, index)
+            for name in ("X", "X_pos", "groups", "times", "factors")
+            for value in [getattr(given, name)]
+        }
+        if self.times is None:
+            taken["times"] = np.asarray(index)
+        columns = self.columns and {
+            name: _rows_of(values, index) for name, values in self.columns.items()
+        }
+        return _Given(**taken, columns=columns)
+
+
+def _rows_of(values: Any, index: list[int]) -> Any:
+    """Return some rows of an array or a data frame, which keeps the names of its columns."""
+    return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
+
+
+def _with_codes(section: Section, model: ContrastiveICA, given: _Given) -> Section:
     """Add codes, what they can be coloured by, and what a decoder makes of them."""
-    is_recording = bool(getattr(model, "_has_recording", False))
-    related = X_pos if "pairing" in model.relaxed_ and model.window == 1 else None
-    rows = encode_rows(model, X, X_pos=related, groups=groups, times=times)
+    X, columns = given.X, given.columns
+    related = given.X_pos if "pairing" in model.relaxed_ and model.window == 1 else None
+    rows = encode_rows(model, X, X_pos=related, groups=given.groups, times=given.times)
     names = [str(name) for name in getattr(model, "feature_names_in_", ())] or None
     is_table = not isinstance(X, list | tuple) and np.ndim(X) == 2
     if columns is None:
         columns = _columns_of(X, names) if is_table else {}
     changes = None
-    known = np.isfinite(rows.codes).all(axis=1).sum()
-    if is_table and known >= FEWEST_DECODED:
-        # A part of the rows is enough for a decoder, and for what it changes.
-        with suppress(ValueError):  # constant columns, or too few rows without NaN
+    if is_table and np.isfinite(rows.codes).all(axis=1).sum() >= FEWEST_DECODED:
+        with suppress(ValueError):  # columns without any variation have no decoder
             changes = traversal_data(rows, X, column_names=names)
+    is_recording = bool(getattr(model, "_has_recording", False))
     return dataclasses.replace(
         section, rows=rows, columns=columns, is_recording=is_recording, changes=changes
     )

@@ -73,8 +73,8 @@ def render_section(section: Section, anchor: str) -> Entry:
     parts = (
         ("Recovered factors", codes_blocks(section, anchor)),
         ("Factors over time", over_time_blocks(section, anchor)),
-        ("Scores", scores_blocks(section)),
-        ("Runs", [*_seed_blocks(section, anchor), *intervals_blocks(section)]),
+        ("Scores", [*scores_blocks(section), *_seed_blocks(section, anchor)]),
+        ("Runs", intervals_blocks(section)),
         ("True and recovered factors", _factor_blocks(section, anchor)),
         ("Latent traversals", _traversal_blocks(section, anchor)),
         ("What each factor changes", factor_lines_blocks(section, anchor)),

@@ -17,7 +17,7 @@ from isolatent.experiments.results import (
     spread_text,
 )
 from isolatent.report import figures
-from isolatent.report.blocks import Block, Cell, Figures, Note, Table
+from isolatent.report.blocks import Block, Cell, Figure, Figures, Note, Table
 from isolatent.report.page import Comparison, Score, Section
 from isolatent.theory.code_axes import AXES_NOTE, CodeAxis, axis_rows, has_timed_blocks
 
@@ -201,7 +201,7 @@ def axes_blocks(section: Section, anchor: str) -> Iterator[Block]:
         yield Figures(f"{anchor}-axes", caption, pictures)
 
 
-def _interval_figures(axes: Sequence[CodeAxis], anchor: str) -> Iterator[figures.Figure]:
+def _interval_figures(axes: Sequence[CodeAxis], anchor: str) -> Iterator[Figure]:
     for field, title in (("time_scale", "Time scales"), ("period", "Periods")):
         known = [
             (f"code {axis.code}", getattr(axis, field), getattr(axis, f"{field}_interval"))

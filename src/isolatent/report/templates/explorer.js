@@ -87,7 +87,8 @@ function startExplorer(box) {
 
   const label = (k) => ({ title: { text: plain(given.names[k]) } });
   const planeOptions = {
-    modeBarButtonsToAdd: ["select2d", "lasso2d"], displayModeBar: true, scrollZoom: false,
+    displayModeBar: true,
+    modeBarButtonsToRemove: config.modeBarButtonsToRemove.filter((name) => !/select|lasso|pan/.test(name)),
   };
   const drawPlane = () => {
     const [x, y] = axes();
