@@ -18,7 +18,7 @@ __all__ = ["codes_blocks", "factor_lines_blocks", "over_time_blocks"]
 MAX_POINTS = 4000  # of the explorer: more hide each other, and slow a selection down
 MAX_COLUMNS = 40  # to colour by
 MAX_CURVES = 10  # over time
-MAX_BREAKS = 20  # sessions whose names fit above a time course
+MAX_SESSIONS = 16  # with colours and names of their own in a time course
 MAX_CHANGED = 60  # columns in the matrix of what each code changes
 MISSING = 255  # in place of a missing value among 255 levels
 
@@ -37,6 +37,8 @@ def codes_blocks(section: Section, anchor: str) -> Iterator[Block]:
         "rows": figures.packed(shown.rows),
         "colourings": colourings,
     }
+    if rows.times is not None:
+        data["times"] = [_plain(time) for time in rows.times[shown.rows]]
     caption = f"{len(shown.rows):,} rows."
     if shown.thinning:
         data["all"] = _levels(rows.codes)
@@ -134,18 +136,14 @@ def over_time_blocks(section: Section, anchor: str) -> Iterator[Block]:
         return
     count = min(len(rows.names), MAX_CURVES)
     data = over_time_data(rows, components=[*range(count)])
-    x, values = _with_gaps(data)
-    breaks = [
-        (x_of, data.session_names[session] if data.session_names else "")
-        for x_of, session in _session_starts(data)
-    ]
+    x, values, sessions = _with_gaps(data)
     figure = figures.curves_over(
         f"{anchor}-time",
         "Factors over time",
         x,
         [(name, figures.finite(column)) for name, column in zip(data.names, values, strict=True)],
         data.time_name,
-        breaks if 1 < len(breaks) <= MAX_BREAKS else (),
+        sessions if 1 < len(sessions) <= MAX_SESSIONS else (),
         f"{anchor}-codes",
     )
     caption = "Each recovered factor over time."
@@ -159,24 +157,28 @@ def over_time_blocks(section: Section, anchor: str) -> Iterator[Block]:
     yield Figures(figure.key, caption, (figure,), "single")
 
 
-def _session_starts(data: OverTimeData) -> Iterator[tuple[Any, int]]:
-    """Yield the time at which each session starts, and its number."""
-    last = -1
-    for start, session in zip(data.starts, data.stretch_sessions, strict=True):
-        if session != last and start < len(data.times):
-            yield _plain(data.times[start]), int(session)
-        last = session
-
-
-def _with_gaps(data: OverTimeData) -> tuple[list[Any], list[list[float]]]:
-    """Return times and values with a missing one after each stretch."""
+def _with_gaps(
+    data: OverTimeData,
+) -> tuple[list[Any], list[list[float]], list[tuple[str, int, int]]]:
+    """Return times and values with a missing one after each stretch, and where sessions are."""
     x: list[Any] = []
     values: list[list[float]] = [[] for _ in data.names]
-    for start, end in zip(data.starts, data.ends, strict=True):
+    sessions: list[tuple[str, int, int]] = []
+    last = -1
+    for start, end, session in zip(data.starts, data.ends, data.stretch_sessions, strict=True):
+        if end <= start:
+            continue
+        first = len(x)
         x += [*map(_plain, data.times[start:end]), _plain(data.times[end - 1])]
         for column, part in zip(values, data.values[start:end].T, strict=True):
             column += [*part.tolist(), float("nan")]
-    return x, values
+        if session == last:  # another stretch of the same session
+            name, first, _ = sessions.pop()
+        else:
+            name = data.session_names[session] if data.session_names else ""
+        sessions.append((name, first, len(x)))
+        last = session
+    return x, values, sessions
 
 
 def _plain(time: Any) -> Any:

@@ -33,6 +33,10 @@ CHECK_NAMES = {
     "axes": "axes found again",
     "stationarity": "the same at all times",
 }
+COMMANDS = (
+    "isolatent diagnose MODEL DATA --json > diagnosis.json",
+    "isolatent report MODEL --data DATA --diagnosis diagnosis.json",
+)
 KINDS = {"supported": "reached", "contradicted": "missed"}
 COLOURS = {"supported": "var(--good)", "contradicted": "var(--bad)"}
 
@@ -84,35 +88,34 @@ def headline_of(model: Any, diagnosis: Diagnosis | None) -> Headline:
         model: A fitted model.
         diagnosis: The result of :func:`isolatent.diagnose`, if it was run.
     """
-    guarantee = model.guarantee_
+    guarantee, warned = model.guarantee_, " ".join(map(_sentence, model.guarantee_.warnings))
     count = model.n_components
-    found = f"{count} recovered factor{'s' * (count > 1)}"
+    found = f"{count} factor{'s were' if count > 1 else ' was'} recovered"
+    claim = _claim(guarantee.equivalence)
     if diagnosis is not None:
-        state, label = {True: ("good", "Supported"), False: ("bad", "Not supported")}.get(
-            diagnosis.holds,  # type: ignore[arg-type]
-            ("open", "Undecided"),
-        )
-        advice = f"Training warned: {' '.join(guarantee.warnings)}" if guarantee.warnings else ""
+        advice = f"Training warned: {warned}" if warned else ""
         if diagnosis.holds:
-            text = f"{found} that equal the true ones up to {guarantee.equivalence}."
-            return Headline(state, label, f"{text} {diagnosis.verdict}", advice)
-        return Headline(state, label, diagnosis.verdict, advice)
-    if guarantee.warnings:
-        text = " ".join(_sentence(warning) for warning in guarantee.warnings)
-        advice = "Do not read the factors before this is mended; `isolatent diagnose` says more."
-        return Headline("bad", "Not supported", text, advice)
+            text = f"{found}: {claim}. {diagnosis.verdict}"
+            return Headline("good", "Supported", text, advice)
+        if diagnosis.holds is None:
+            return Headline("open", "Undecided", diagnosis.verdict, advice)
+        return Headline("bad", "Not supported", diagnosis.verdict, advice)
+    if warned:
+        advice = "Do not interpret the factors before this is mended. What else is wrong:"
+        return Headline("bad", "Not supported", warned, advice, COMMANDS[:1])
     if guarantee.equivalence is None:
         text = f"{found}, about which nothing can be claimed: {guarantee.gap}."
         return Headline("bad", "No claim", text, "Change what the card below names.")
     text = (
-        f"{found} that equal the true ones up to {guarantee.equivalence}, if the assumptions on "
-        f"the card hold. They have not been checked.{_information(model)}"
+        f"{found}: {claim}, if the assumptions on the card hold. These have not been checked."
+        f"{_information(model)}"
     )
-    advice = (
-        "Run `isolatent diagnose MODEL DATA --json > diagnosis.json`, then "
-        "`isolatent report MODEL --diagnosis diagnosis.json`."
-    )
-    return Headline("open", "Not checked", text, advice)
+    return Headline("open", "Not checked", text, "Check the assumptions on the data:", COMMANDS)
+
+
+def _claim(equivalence: str | None) -> str:
+    article = "an" if str(equivalence)[:1].lower() in "aeiou" else "a"
+    return f"they are the true ones up to {article} {equivalence}"
 
 
 def _sentence(text: str) -> str:

@@ -77,7 +77,7 @@ def render_page(page: Page, *, refresh: float | None = None) -> str:
         2
     """
     anchors = {section.name: f"section{k}" for k, section in enumerate(page.sections, 1)}
-    results = render_results(page.table, anchors) if page.table else ()
+    results = render_results(page.table, page.sections, anchors) if page.table else ()
     sections = [render_section(section, anchors[section.name]) for section in page.sections]
     figures = _figures_of(Entry("", "", None, results, ()), *sections)
     library, sources = ("", "") if not figures else (packed_library(), _library_digest())

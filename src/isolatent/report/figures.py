@@ -515,7 +515,7 @@ def curves_over(
     x: Sequence[Any],
     curves: Sequence[tuple[str, Sequence[float | None]]],
     label: str,
-    breaks: Sequence[tuple[Any, str]] = (),
+    sessions: Sequence[tuple[str, int, int]] = (),
     links: str = "",
 ) -> Figure:
     """Draw curves over a common axis, one above the other.
@@ -526,14 +526,15 @@ def curves_over(
         x: The axis that they share.
         curves: Name and values of each; None leaves a gap.
         label: Label of the common axis.
-        breaks: Where a session starts, and its name.
+        sessions: Name, first and last position of each part, to be told apart by colour.
         links: The id of the explorer whose selection is shown.
     """
-    count = len(curves)
+    count, parts = len(curves), sessions or [("", 0, len(x))]
     share, gap = 1 / count, 0.12 / count
-    layout = _layout(title, (label, ""))
+    layout = _layout(title, (label, ""), showlegend=len(parts) > 1)
     # A title inside each panel would hide data, so that names are labels of the axes.
     layout["xaxis"] |= {"anchor": "y" if count == 1 else f"y{count}", "showgrid": False}
+    layout["legend"] = {"y": -0.2 / count - 0.08, "yanchor": "top", "x": 0, "xanchor": "left"}
     traces = []
     for k, (name, values) in enumerate(curves):
         axis = "y" if k == 0 else f"y{k + 1}"
@@ -542,31 +543,20 @@ def curves_over(
             "title": {"text": plain_text(name)},
             "nticks": 4,
         }
-        traces.append(
+        traces += [
             {
-                **{"type": "scatter", "mode": "lines", "x": x, "y": values, "yaxis": axis},
-                **{"name": plain_text(name), "connectgaps": False},
-                **{"line": {"color": "var(--first)", "width": 1.2}, "showlegend": False},
+                **{"type": "scatter", "mode": "lines", "yaxis": axis, "meta": k},
+                **{"x": x[start:end], "y": values[start:end], "connectgaps": False},
+                **{"name": _short(plain_text(session)), "legendgroup": str(number)},
+                "line": {"color": f"var(--c{number % 8 + 1})", "width": 1.2},
+                "showlegend": k == 0 and len(parts) > 1,
             }
-        )
-    layout["shapes"] = [
-        {
-            **{"type": "line", "x0": place, "x1": place, "yref": "paper", "y0": 0, "y1": 1},
-            "line": {"color": "var(--muted)", "width": 1, "dash": "dot"},
-        }
-        for place, _ in breaks
-    ]
-    layout["annotations"] = [
-        {
-            **{"x": place, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": "left"},
-            **{"text": plain_text(name), "showarrow": False},
-        }
-        for place, name in breaks
-    ]
+            for number, (session, start, end) in enumerate(parts)
+        ]
     listed = ", ".join(name for name, _ in curves)
-    sessions = f", in {len(breaks)} sessions" if breaks else ""
-    description = f"{listed} against {label}{sessions}."
-    height = 80 + 95 * count
+    several = f", in {len(parts)} sessions" if len(parts) > 1 else ""
+    height = 80 + 95 * count + (40 if several else 0)
+    description = f"{listed} against {label}{several}."
     return Figure(key, title, description, (*traces,), layout, height, links)
 
 

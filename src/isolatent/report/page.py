@@ -93,12 +93,14 @@ class Headline:
         label: The verdict in one or two words.
         text: What was found and what may be claimed.
         advice: What to do.
+        commands: Commands that do it.
     """
 
     state: str
     label: str
     text: str
     advice: str = ""
+    commands: tuple[str, ...] = ()
 
     @property
     def symbol(self) -> str:

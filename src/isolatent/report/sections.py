@@ -37,11 +37,13 @@ from isolatent.report.tables import (
 __all__ = ["Entry", "render_results", "render_section"]
 
 MAX_PANELS = 20  # of small multiples
+MAX_ROWS = 80  # of a figure
 RULED_COLUMNS = 9  # images in a row between which the style sheet draws lines
 ALIGNMENTS = {
     "assignment": "after the optimal assignment, with positive signs",
     "linear": "after a linear regression fitted to other observations",
 }
+SEEDS_CAPTION = "The score of each run, and the published score with its spread where there is one."
 TRAVERSAL_KINDS = {
     "decoded": "the decoder’s output",
     "nearest": "the stored image with the nearest codes (the varied code has the largest weight)",
@@ -60,10 +62,35 @@ class Entry:
 
 
 def render_results(
-    comparisons: Sequence[Comparison], anchors: Mapping[str, str]
+    comparisons: Sequence[Comparison], sections: Sequence[Section], anchors: Mapping[str, str]
 ) -> tuple[Block, ...]:
-    """Return the table of all comparisons as blocks."""
-    return tuple(results_blocks(comparisons, anchors))
+    """Return the table of all comparisons and the scores of all runs as blocks."""
+    return (
+        *results_blocks(comparisons, anchors),
+        *_overview_blocks(comparisons, {section.name: section for section in sections}),
+    )
+
+
+def _overview_blocks(
+    comparisons: Sequence[Comparison], sections: Mapping[str, Section]
+) -> Iterator[Block]:
+    """Yield the scores of all runs of all rows as points, one figure for each metric."""
+    by_metric: dict[str, list[Comparison]] = {}
+    for compared in comparisons:
+        by_metric.setdefault(compared.row.metric, []).append(compared)
+    pictures = []
+    for metric, group in by_metric.items():
+        rows = [
+            (c.section, values, c.row.published, c.row.spread)
+            for c in group
+            if (values := sections[c.section].seeds.get(metric, ())) or c.row.published is not None
+        ]
+        if 1 < len(rows) <= MAX_ROWS:
+            name = score_name(metric)
+            key = f"overview-{len(pictures)}"
+            pictures.append(figures.seed_points(key, name, rows, f"{name} [%]"))
+    if pictures:
+        yield Figures("overview", SEEDS_CAPTION, tuple(pictures), "single")
 
 
 def render_section(section: Section, anchor: str) -> Entry:
@@ -165,8 +192,7 @@ def _seed_blocks(section: Section, anchor: str) -> Iterator[Block]:
     if not rows:
         return
     figure = figures.seed_points(f"{anchor}-seeds", "Scores of all runs", rows, "score [%]")
-    caption = "The score of each run, and the published score with its spread where there is one."
-    yield Figures(f"{anchor}-seeds", caption, (figure,), "single")
+    yield Figures(f"{anchor}-seeds", SEEDS_CAPTION, (figure,), "single")
 
 
 def _factor_blocks(section: Section, anchor: str) -> Iterator[Block]:

@@ -102,7 +102,8 @@ function startExplorer(box) {
   const drawSpace = () => {
     const [x, y, z] = axes();
     const layout = {
-      scene: { xaxis: label(x), yaxis: label(y), zaxis: label(z), aspectmode: "cube", dragmode: "orbit" },
+      scene: { xaxis: label(x), yaxis: label(y), zaxis: label(z), aspectmode: "cube", dragmode: "orbit",
+               camera: { eye: { x: 1.7, y: 1.7, z: 1.1 } } },
       margin: { t: 34, l: 0, r: 0, b: 0 }, uirevision: `${x} ${y} ${z}`, showlegend: false,
     };
     const data = traces("scatter3d", small ? 4 : 2.5);
@@ -113,10 +114,11 @@ function startExplorer(box) {
   const markCourse = () => {
     if (!course || !("drawn" in course.dataset)) return;
     const own = figures[course.id];
-    const marks = !chosen ? [] : own.data.map((curve, k) => ({
+    const curves = own.data.filter((one, k) => own.data.findIndex((o) => o.meta === one.meta) === k);
+    const marks = !chosen ? [] : curves.map((curve) => ({
       type: "scatter", mode: "markers", x: chosen.map((i) => given.times?.[i] ?? rows[i]),
-      y: chosen.map((i) => points[k][i]), yaxis: curve.yaxis, showlegend: false, hoverinfo: "skip",
-      marker: { color: "var(--second)", size: 4 },
+      y: chosen.map((i) => points[curve.meta][i]), yaxis: curve.yaxis, showlegend: false, hoverinfo: "skip",
+      marker: { color: "var(--ink)", size: 4 },
     }));
     drawn.set(course, () => paint(course, [...own.data, ...marks], { ...own.layout, uirevision: "time" }));
     drawn.get(course)();

@@ -1,15 +1,16 @@
 // Draw figures with plotly.js, which the page holds compressed, when they come into view.
 const held = document.getElementById("figures");
 const figures = held ? JSON.parse(held.textContent) : {};
+const coarse = matchMedia("(pointer: coarse)").matches;
 const config = {
   displaylogo: false,
+  displayModeBar: coarse ? false : "hover",
   responsive: true,
   toImageButtonOptions: { format: "svg" },
   // Nothing leaves the page; and the mouse selects, zooms and moves without further buttons.
   modeBarButtonsToRemove: ["sendChartToCloud", "zoomIn2d", "zoomOut2d", "autoScale2d", "pan2d",
                            "select2d", "lasso2d", "resetCameraLastSave3d", "tableRotation"],
 };
-const coarse = matchMedia("(pointer: coarse)").matches;
 const scheme = matchMedia("(prefers-color-scheme: dark)");
 const drawn = new Map(); // how to draw each element again, in other colours
 
