@@ -113,7 +113,7 @@ def _check(check: Check) -> CheckData:
     elif check.reference is not None:
         labels, values, errors = (
             ("pairs", "shuffled pairs"),
-            [*values, check.reference],
+            [*values, max(0.0, check.reference)],
             [*errors, None],
         )
     if check.statistic is None:
