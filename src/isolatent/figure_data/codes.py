@@ -230,7 +230,7 @@ def over_time_data(
 
 def _extremes(codes: Array, starts: Array, ends: Array, most: int) -> Array:
     """Return rows with extreme values in short intervals, ends of stretches, and one NaN a gap."""
-    missing = ~np.isfinite(codes).all(axis=1)
+    missing = np.any(~np.isfinite(codes), axis=1, keepdims=True)[:, 0]
     gaps = np.flatnonzero(missing & ~np.r_[False, missing[:-1]])
     kept = [starts, ends - 1, gaps]
     share = most / (2 * codes.shape[1] * len(codes))  # intervals per row

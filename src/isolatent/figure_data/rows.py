@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +19,7 @@ __all__ = [
     "choose_components",
     "encode_rows",
     "number_labels",
+    "read_number",
     "sentence_of_thinning",
 ]
 
@@ -122,7 +125,8 @@ def _encode(
 def _with_rows(
     codes: Array, groups: Any, times: Any, related: Array | None = None, head: str = "free"
 ) -> EncodedRows:
-    sessions, names = None, ()
+    sessions: Array | None = None
+    names: tuple[str, ...] = ()
     if groups is not None:
         ids = _column("groups", groups, len(codes))
         sessions, names = number_labels(ids)
@@ -185,6 +189,18 @@ def sentence_of_thinning(shown: int, n_rows: int, how: str) -> str:
         '10,000 of 123,456 rows, drawn at random with seed 0'
     """
     return "" if shown >= n_rows else f"{shown:,} of {n_rows:,} rows, {how}"
+
+
+def read_number(value: Any) -> float | None:
+    """Return a finite number of a record, or None for any other value.
+
+    Example:
+        >>> read_number(2), read_number("2"), read_number(float("nan")), read_number(True)
+        (2.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 def _refuse(given: dict[str, Any], what: str) -> None:

@@ -1,18 +1,32 @@
-"""Scores by the number of pairs, from records of runs."""
+"""Names of scores, and scores by the number of pairs, from records of runs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from isolatent.figure_data.rows import Array
+from isolatent.figure_data.rows import Array, read_number
 
-__all__ = ["ScoreAgainstPairsData", "ScoreLine", "score_against_pairs_data"]
+__all__ = ["ScoreAgainstPairsData", "ScoreLine", "score_against_pairs_data", "score_name"]
+
+SCORE_NAMES = {
+    "linear_r2": "R² (linear)",
+    "mcc": "MCC",
+    "block_r2": "R² (blocks)",
+    "block_mcc": "MCC (blocks)",
+    "beta_vae": "BetaVAE",
+    "factor_vae": "FactorVAE",
+    "mig": "MIG",
+    "disentanglement": "DCI, D",
+    "completeness": "DCI, C",
+    "informativeness": "DCI, I",
+    "modularity": "Modularity",
+    "explicitness": "Explicitness",
+    "sap": "SAP",
+}
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,19 @@ class ScoreAgainstPairsData:
     score: str
 
 
+def score_name(name: str) -> str:
+    """Return the name of a metric as papers write it.
+
+    Example:
+        >>> score_name("mcc"), score_name("linear_r2_block2")
+        ('MCC', 'R² (linear), block 2')
+    """
+    whole, block, number = name.partition("_block")
+    if block and number.isdigit():
+        return f"{score_name(whole)}, block {number}"
+    return SCORE_NAMES.get(name, name)
+
+
 def score_against_pairs_data(
     records: Iterable[Mapping[str, Any]],
     *,
@@ -85,18 +112,19 @@ def score_against_pairs_data(
             if key not in record:
                 keys = ", ".join(map(repr, record))
                 raise ValueError(f"records must have {key!r}, but record {number} has {keys}")
-        size = record[pairs]
-        if not _is_finite(size) or size <= 0:
+        size = read_number(record[pairs])
+        if size is None or size <= 0:
             raise ValueError(
-                f"records must have a positive number of pairs, got {size!r} in record {number}"
+                f"records must have a positive number of pairs, got {record[pairs]!r} in record "
+                f"{number}"
             )
-        name, value = str(record[method]), record.get(score)
+        name, value = str(record[method]), read_number(record.get(score))
         found.setdefault(name, [])
         failed.setdefault(name, 0)
-        if _is_finite(value):
-            found[name].append((float(size), float(value)))
-        else:
+        if value is None:
             failed[name] += 1
+        else:
+            found[name].append((size, value))
     if not any(found.values()):
         raise ValueError(f"records must have at least one score {score!r}, got none")
     lines = tuple(_line(name, runs, failed[name]) for name, runs in found.items())
@@ -112,7 +140,3 @@ def _line(name: str, runs: list[tuple[float, float]], failed: int) -> ScoreLine:
     )
     counts = np.array([len(part) for part in parts], dtype=np.intp)
     return ScoreLine(name, sizes, mean, lowest, highest, counts, table[:, 0], table[:, 1], failed)
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
-from isolatent.figure_data.rows import Array
+from isolatent.figure_data.rows import Array, read_number
+from isolatent.training import Step
 
 __all__ = ["Curve", "TrainingData", "training_data"]
 
@@ -86,9 +85,9 @@ def training_data(run: Any) -> TrainingData:
             )
         history = run.history_
     steps = [
-        step if isinstance(step, Mapping) else dataclasses.asdict(step)
+        dataclasses.asdict(step) if isinstance(step, Step) else step
         for step in history or ()
-        if isinstance(step, Mapping) or dataclasses.is_dataclass(step)
+        if isinstance(step, Step | Mapping)
     ]
     curves = {name: _curve(steps, name) for name in MEASURED}
     if not len(curves["loss"].steps):
@@ -110,16 +109,13 @@ def training_data(run: Any) -> TrainingData:
 
 def _curve(steps: Sequence[Mapping[str, Any]], name: str) -> Curve:
     found = [
-        (step["number"], step[name])
+        (number, value)
         for step in steps
-        if _is_number(step.get("number")) and _is_number(step.get(name))
+        if (number := read_number(step.get("number"))) is not None
+        and (value := read_number(step.get(name))) is not None
     ]
     pairs = np.array(found, dtype=np.float64).reshape(-1, 2)
     return Curve(pairs[:, 0].astype(np.intp), pairs[:, 1])
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _smoothed(curve: Curve) -> Curve:

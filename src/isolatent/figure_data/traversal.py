@@ -35,6 +35,7 @@ class TraversalData:
         column_names: Names of the columns; empty for images.
         effects: Change (d, m) of each column along each code, from the first to the last value, in
             standard deviations of the column.
+        spread: Standard deviation (m,) of each column; 1 for a constant one.
         explained: Share of the variance of held-out observations that the decoder explains.
         explained_by_column: The same (m,) for each column; NaN for a constant one.
         n_rows: Number of rows to which the decoder was fitted; 0 for the model's own decoder.
@@ -48,6 +49,7 @@ class TraversalData:
     components: tuple[int, ...]
     column_names: tuple[str, ...]
     effects: Array
+    spread: Array
     explained: float
     explained_by_column: Array
     n_rows: int
@@ -132,7 +134,8 @@ def traversal_data(
     by_column[known] = 1 - missed[known] / variance[known]
     grid = observed.reshape(len(chosen), steps, -1)
     change = grid[:, -1] - grid[:, 0]
-    effects = np.where(varying, change / np.where(varying, spread, 1.0), 0.0)
+    spread = np.where(varying, spread, 1.0)
+    effects = np.where(varying, change / spread, 0.0)
     # Columns count alike, whatever their units; pixels have one unit.
     share = 1 - missed.sum() / variance.sum() if len(shape) > 1 else np.nanmean(by_column)
     return TraversalData(
@@ -143,6 +146,7 @@ def traversal_data(
         tuple(chosen),
         names,
         effects,
+        spread,
         float(share),
         by_column,
         fitted,

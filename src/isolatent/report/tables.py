@@ -16,6 +16,7 @@ from isolatent.experiments.results import (
     seeds_text,
     spread_text,
 )
+from isolatent.figure_data.scores import score_name
 from isolatent.report import figures
 from isolatent.report.blocks import Block, Cell, Figure, Figures, Note, Table
 from isolatent.report.page import Comparison, Score, Section
@@ -30,35 +31,7 @@ __all__ = [
     "scores_blocks",
 ]
 
-SCORE_NAMES = {
-    "linear_r2": "R² (linear)",
-    "mcc": "MCC",
-    "block_r2": "R² (blocks)",
-    "block_mcc": "MCC (blocks)",
-    "beta_vae": "BetaVAE",
-    "factor_vae": "FactorVAE",
-    "mig": "MIG",
-    "disentanglement": "DCI, D",
-    "completeness": "DCI, C",
-    "informativeness": "DCI, I",
-    "modularity": "Modularity",
-    "explicitness": "Explicitness",
-    "sap": "SAP",
-}
 NUMERIC_COLUMNS = ("Paper [%]", "Difference", "Seeds")
-
-
-def score_name(name: str) -> str:
-    """Return the name of a metric as papers write it.
-
-    Example:
-        >>> score_name("mcc"), score_name("linear_r2_block2")
-        ('MCC', 'R² (linear), block 2')
-    """
-    whole, block, number = name.partition("_block")
-    if block and number.isdigit():
-        return f"{score_name(whole)}, block {number}"
-    return SCORE_NAMES.get(name, name)
 
 
 def results_blocks(
