@@ -8,8 +8,8 @@ import pytest
 
 from isolatent.diagnosis import Check, Diagnosis
 from isolatent.report import Section, read_diagnosis, render_page
-from isolatent.report.cards import guarantee_card, marks_of
 from isolatent.report.diagnosed import diagnosis_blocks, headline_of
+from isolatent.report.guarantee_card import guarantee_card, marks_of
 from isolatent.report.page import Page
 from isolatent.theory import Beliefs, derive_guarantee
 

@@ -17,7 +17,7 @@ from isolatent.diagnosis import Check, Diagnosis
 from isolatent.experiments.results import Row
 from isolatent.figure_data import EncodedRows, TraversalData
 from isolatent.report import is_report, page_of_runs, render_page, write_report
-from isolatent.report.blocks import clean
+from isolatent.report.content import clean
 from isolatent.report.document import packed_library as library_of_plotly
 from isolatent.report.page import (
     Comparison,

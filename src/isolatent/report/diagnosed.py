@@ -12,7 +12,7 @@ from typing import Any
 from isolatent.diagnosis import Check, Diagnosis, ExpectedScore
 from isolatent.figure_data import CheckData, diagnosis_data
 from isolatent.report import figures
-from isolatent.report.blocks import Block, Cell, Figure, Figures, Note, Table
+from isolatent.report.content import Block, Figure, Figures, Note, Table, TableCell
 from isolatent.report.page import Headline, Section, Verdict
 
 __all__ = ["diagnosis_blocks", "headline_of", "read_diagnosis"]
@@ -38,7 +38,7 @@ COMMANDS = (
     "isolatent report MODEL --data DATA --diagnosis diagnosis.json",
 )
 KINDS = {"supported": "reached", "contradicted": "missed"}
-COLOURS = {"supported": "var(--good)", "contradicted": "var(--bad)"}
+CHECK_COLOURS = {"supported": "var(--good)", "contradicted": "var(--bad)"}
 
 
 def read_diagnosis(path: str | os.PathLike[str]) -> Diagnosis:
@@ -143,7 +143,13 @@ def diagnosis_blocks(section: Section, anchor: str) -> Iterator[Block]:
         )
     yield Table(
         f"Checks of {section.name}",
-        (Cell("Check"), Cell("Outcome"), Cell("Found"), Cell("p", number=True), _HARM),
+        (
+            TableCell("Check"),
+            TableCell("Outcome"),
+            TableCell("Found"),
+            TableCell("p", number=True),
+            _HARM,
+        ),
         tuple(map(_row, data.checks)),
         frozenset(k for k, check in enumerate(data.checks) if check.is_harmful),
     )
@@ -158,17 +164,17 @@ def diagnosis_blocks(section: Section, anchor: str) -> Iterator[Block]:
         yield Figures(f"{anchor}-checks", caption, pictures)
 
 
-_HARM = Cell("Harm", number=True)
+_HARM = TableCell("Harm", number=True)
 
 
-def _row(check: CheckData) -> tuple[Cell, ...]:
+def _row(check: CheckData) -> tuple[TableCell, ...]:
     outcome = Verdict(KINDS.get(check.status, "open"), check.status)
     return (
-        Cell(CHECK_NAMES.get(check.key, check.key)),
-        Cell(check.status, verdict=outcome),
-        Cell(check.effect),
-        Cell("–" if check.p_value is None else f"{check.p_value:.2g}", number=True),
-        Cell("–" if check.harm is None else f"{check.harm:.3f}", number=True),
+        TableCell(CHECK_NAMES.get(check.key, check.key)),
+        TableCell(check.status, verdict=outcome),
+        TableCell(check.effect),
+        TableCell("–" if check.p_value is None else f"{check.p_value:.2g}", number=True),
+        TableCell("–" if check.harm is None else f"{check.harm:.3f}", number=True),
     )
 
 
@@ -182,5 +188,5 @@ def _picture(check: CheckData, anchor: str) -> Figure:
         check.errors.tolist(),
         limit,
         check.quantity,
-        COLOURS.get(check.status, "var(--muted)"),
+        CHECK_COLOURS.get(check.status, "var(--muted)"),
     )

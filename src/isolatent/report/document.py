@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from isolatent import __version__
 from isolatent.files import write_text
-from isolatent.report.blocks import Explorer, Figures, Part, clean
+from isolatent.report.content import Explorer, Figures, Part, clean
 from isolatent.report.page import Page
 from isolatent.report.sections import Entry, render_results, render_section
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from isolatent.report.blocks import Figure, clean
+from isolatent.report.content import Figure, clean
 
 __all__ = [
     "Line",
@@ -35,7 +35,7 @@ __all__ = [
     "thinned",
 ]
 
-MAX_POINTS = 400  # of a line
+MAX_LINE_POINTS = 400  # of a line
 MAX_LABELLED = 12  # rows or columns of a matrix that shows its values
 LARGEST = 1e15  # beyond which differences are lost
 STYLES: dict[str, dict[str, Any]] = {
@@ -99,7 +99,7 @@ def lines(
     labels: tuple[str, str],
     level: tuple[str, float] | None = None,
 ) -> Figure:
-    """Draw lines over a common axis; each is thinned to at most ``MAX_POINTS`` means.
+    """Draw lines over a common axis; each is thinned to at most ``MAX_LINE_POINTS`` means.
 
     Args:
         key: The id of the figure.
@@ -110,7 +110,7 @@ def lines(
     """
     traces, seen = [], set()
     for line in drawn:
-        thin = thinned([p for p in line.points if all(map(is_drawable, p))], MAX_POINTS)
+        thin = thinned([p for p in line.points if all(map(is_drawable, p))], MAX_LINE_POINTS)
         style = dict(STYLES[line.style])
         if line.thin:
             style["width"] = 1.1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from isolatent.experiments.latent_traversal import DEAD
 from isolatent.report import figures
-from isolatent.report.blocks import (
+from isolatent.report.content import (
     Block,
     Command,
     FactList,
@@ -19,10 +19,10 @@ from isolatent.report.blocks import (
     Strips,
     clean,
 )
-from isolatent.report.cards import guarantee_card
-from isolatent.report.codes import codes_blocks, factor_lines_blocks, over_time_blocks
 from isolatent.report.diagnosed import diagnosis_blocks
+from isolatent.report.explorer import codes_blocks, factor_lines_blocks, over_time_blocks
 from isolatent.report.figures import Line
+from isolatent.report.guarantee_card import guarantee_card
 from isolatent.report.page import Comparison, Curve, Section, Verdict
 from isolatent.report.records import read_number
 from isolatent.report.tables import (
@@ -37,7 +37,7 @@ from isolatent.report.tables import (
 __all__ = ["Entry", "render_results", "render_section"]
 
 MAX_PANELS = 20  # of small multiples
-MAX_ROWS = 80  # of a figure
+MAX_FIGURE_ROWS = 80  # of a figure
 RULED_COLUMNS = 9  # images in a row between which the style sheet draws lines
 ALIGNMENTS = {
     "assignment": "after the optimal assignment, with positive signs",
@@ -85,7 +85,7 @@ def _overview_blocks(
             for c in group
             if (values := sections[c.section].seeds.get(metric, ())) or c.row.published is not None
         ]
-        if 1 < len(rows) <= MAX_ROWS:
+        if 1 < len(rows) <= MAX_FIGURE_ROWS:
             name = score_name(metric)
             key = f"overview-{len(pictures)}"
             pictures.append(figures.seed_points(key, name, rows, f"{name} [%]"))

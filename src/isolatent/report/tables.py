@@ -18,7 +18,7 @@ from isolatent.experiments.results import (
 )
 from isolatent.figure_data.scores import score_name
 from isolatent.report import figures
-from isolatent.report.blocks import Block, Cell, Figure, Figures, Note, Table
+from isolatent.report.content import Block, Figure, Figures, Note, Table, TableCell
 from isolatent.report.page import Comparison, Score, Section
 from isolatent.theory.code_axes import AXES_NOTE, CodeAxis, axis_rows, has_timed_blocks
 
@@ -61,7 +61,7 @@ def results_blocks(
     )
     yield Table(
         "Our scores beside the published ones",
-        tuple(Cell(name, number=name in (ours, *NUMERIC_COLUMNS)) for name in columns),
+        tuple(TableCell(name, number=name in (ours, *NUMERIC_COLUMNS)) for name in columns),
         tuple(_table_row(compared, anchors, several, mixed) for compared in comparisons),
         frozenset(k for k, compared in enumerate(comparisons) if compared.verdict.is_bad),
         sortable=True,
@@ -78,26 +78,26 @@ def _centre_names(centres: set[str]) -> str:
 
 def _table_row(
     compared: Comparison, anchors: Mapping[str, str], several: bool, mixed: bool
-) -> tuple[Cell, ...]:
+) -> tuple[TableCell, ...]:
     row, verdict = compared.row, compared.verdict
     name = compared.section.removeprefix(f"{row.experiment}: ")
     return (
-        Cell(name, anchor=anchors.get(compared.section, "")),
-        Cell(verdict.text, verdict.rank, verdict=verdict),
+        TableCell(name, anchor=anchors.get(compared.section, "")),
+        TableCell(verdict.text, verdict.rank, verdict=verdict),
         _numeric(row.ours, ours_text(row, mixed)),
         _numeric(row.published, spread_text(row.published, row.spread)),
         _numeric(row.difference, _signed(row.difference)),
         _numeric(row.seeds, seeds_text(row)),
-        Cell(score_name(row.metric)),
-        Cell(row.objective or "–"),
-        Cell(program_text(row) or "–"),
-        *([Cell(row.experiment)] if several else []),
+        TableCell(score_name(row.metric)),
+        TableCell(row.objective or "–"),
+        TableCell(program_text(row) or "–"),
+        *([TableCell(row.experiment)] if several else []),
     )
 
 
-def _numeric(value: float | None, text: str) -> Cell:
+def _numeric(value: float | None, text: str) -> TableCell:
     known = value is not None and math.isfinite(value)
-    return Cell(text or "–", repr(value) if known else "", number=True)
+    return TableCell(text or "–", repr(value) if known else "", number=True)
 
 
 def _signed(value: float | None) -> str:
@@ -136,13 +136,13 @@ def relaxations_blocks(section: Section) -> Iterator[Block]:
     if not section.relaxations:
         return
     compared = any(relaxation.gain for relaxation in section.relaxations)
-    heads = [Cell("Assumption"), Cell("Learned")]
-    heads += [Cell("Gain (nats)", number=True)] if compared else []
+    heads = [TableCell("Assumption"), TableCell("Learned")]
+    heads += [TableCell("Gain (nats)", number=True)] if compared else []
     rows = tuple(
         (
-            Cell(relaxation.name),
-            Cell((relaxation.learned or "learned") if relaxation.used else "as declared"),
-            *([Cell(relaxation.gain or "–", number=True)] if compared else []),
+            TableCell(relaxation.name),
+            TableCell((relaxation.learned or "learned") if relaxation.used else "as declared"),
+            *([TableCell(relaxation.gain or "–", number=True)] if compared else []),
         )
         for relaxation in section.relaxations
     )
@@ -161,8 +161,8 @@ def axes_blocks(section: Section, anchor: str) -> Iterator[Block]:
     headings, *rows = axis_rows(section.axes)
     yield Table(
         f"Axes of the codes of {section.name}",
-        tuple(Cell(name.capitalize(), number=k > 0) for k, name in enumerate(headings)),
-        tuple(tuple(Cell(text, number=k > 0) for k, text in enumerate(row)) for row in rows),
+        tuple(TableCell(name.capitalize(), number=k > 0) for k, name in enumerate(headings)),
+        tuple(tuple(TableCell(text, number=k > 0) for k, text in enumerate(row)) for row in rows),
     )
     if section.axes_choice:
         yield Note(f"Axes: {section.axes_choice}.")
@@ -192,17 +192,17 @@ def _score_table(label: str, scores: Mapping[tuple[str, str], Score]) -> Table:
     columns = dict.fromkeys(column for _, column in scores)
     return Table(
         label,
-        (Cell(""), *(Cell(name, number=True) for name in columns)),
+        (TableCell(""), *(TableCell(name, number=True) for name in columns)),
         tuple(
-            (Cell(row), *(_score_cell(scores.get((row, column))) for column in columns))
+            (TableCell(row), *(_score_cell(scores.get((row, column))) for column in columns))
             for row in dict.fromkeys(row for row, _ in scores)
         ),
     )
 
 
-def _score_cell(score: Score | None) -> Cell:
+def _score_cell(score: Score | None) -> TableCell:
     return (
-        Cell("–", number=True)
+        TableCell("–", number=True)
         if score is None
-        else Cell(score.text, number=True, strong=score.guaranteed)
+        else TableCell(score.text, number=True, strong=score.guaranteed)
     )

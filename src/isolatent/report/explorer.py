@@ -10,12 +10,12 @@ import numpy as np
 
 from isolatent.figure_data import EncodedRows, OverTimeData, codes_data, over_time_data
 from isolatent.report import figures
-from isolatent.report.blocks import Block, Explorer, Figures, clean
+from isolatent.report.content import Block, Explorer, Figures, clean
 from isolatent.report.page import Section
 
 __all__ = ["codes_blocks", "factor_lines_blocks", "over_time_blocks"]
 
-MAX_POINTS = 4000  # of the explorer: more hide each other, and slow a selection down
+MAX_EXPLORED = 4000  # of the explorer: more hide each other, and slow a selection down
 MAX_COLUMNS = 40  # to colour by
 MAX_CURVES = 10  # over time
 MAX_SESSIONS = 16  # with colours and names of their own in a time course
@@ -28,7 +28,7 @@ def codes_blocks(section: Section, anchor: str) -> Iterator[Block]:
     rows = section.rows
     if rows is None or not np.isfinite(rows.codes).all(axis=1).any():
         return
-    shown = codes_data(rows, max_points=MAX_POINTS)
+    shown = codes_data(rows, max_points=MAX_EXPLORED)
     colourings = [_colouring(*one, shown.rows) for one in _colour_columns(rows, section.columns)]
     data: dict[str, Any] = {
         "kind": "explorer",

@@ -12,7 +12,6 @@ from isolatent.report.page import Facts, Verdict
 __all__ = [
     "Block",
     "Card",
-    "Cell",
     "Command",
     "Explorer",
     "FactList",
@@ -24,6 +23,7 @@ __all__ = [
     "Strip",
     "Strips",
     "Table",
+    "TableCell",
     "clean",
 ]
 
@@ -118,7 +118,7 @@ class Strips:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A cell of a table.
 
     Attributes:
@@ -152,8 +152,8 @@ class Table:
 
     kind: ClassVar[str] = "table"
     label: str
-    heads: tuple[Cell, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    heads: tuple[TableCell, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     bad: frozenset[int] = frozenset()
     sortable: bool = False
 

@@ -7,7 +7,12 @@ import pytest
 
 from isolatent.figure_data import encode_rows, traversal_data
 from isolatent.report import Section
-from isolatent.report.codes import MAX_POINTS, codes_blocks, factor_lines_blocks, over_time_blocks
+from isolatent.report.explorer import (
+    MAX_EXPLORED,
+    codes_blocks,
+    factor_lines_blocks,
+    over_time_blocks,
+)
 
 
 def decode(array):
@@ -61,7 +66,7 @@ def test_rows_without_codes_are_left_out(codes):
 def test_of_many_rows_some_are_points_and_all_are_in_the_density():
     codes = np.random.default_rng(0).normal(size=(20_000, 2))
     block = explorer(codes)
-    assert len(decode(block.data["points"][0])) == MAX_POINTS
+    assert len(decode(block.data["points"][0])) == MAX_EXPLORED
     every = block.data["all"]
     levels = decode(every["codes"][1]).astype(float)
     assert len(levels) == 20_000

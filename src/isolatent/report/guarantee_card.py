@@ -6,25 +6,25 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isolatent.diagnosis import Check, Diagnosis
-from isolatent.report.blocks import Block, Card, Mark
+from isolatent.report.content import Block, Card, Mark
 from isolatent.report.page import Section
 from isolatent.report.tables import score_name
 from isolatent.theory.assumptions import ASSUMPTION_KINDS, REACHES_OPTIMUM
 
 __all__ = ["guarantee_card", "marks_of"]
 
-STEPS = ("conditional", "pairing", "anchor_scale", "factor_scale", "dynamics")
+STEP_CHECKS = ("conditional", "pairing", "anchor_scale", "factor_scale", "dynamics")
 # A part of an assumption's text, and the checks that speak to it.
 CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (REACHES_OPTIMUM, ("information", "optimum")),
     ("marginal on", ("marginal",)),
     ("spread uniformly", ("marginal",)),
-    ("conditional,", STEPS),
-    ("follow the conditional", STEPS),
+    ("conditional,", STEP_CHECKS),
+    ("follow the conditional", STEP_CHECKS),
     ("as many codes as factors", ("n_components",)),
     ("smooth and injective", ("injective",)),
 )
-STATUS = {"supported": "yes", "contradicted": "no"}
+STATUS_MARKS = {"supported": "yes", "contradicted": "no"}
 
 
 def marks_of(card: Mapping[str, Any], diagnosis: Diagnosis | None) -> tuple[Mark, ...]:
