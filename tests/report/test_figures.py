@@ -69,7 +69,7 @@ def some_figures(values, text="t"):
         named_lines("k", text, [(text, pairs)], LABELS),
         intervals("k", text, spans, text),
         intervals("k", text, spans, text, log=True),
-        checked("k", text, named, values, ys, (0.5, True), text, "var(--bad)"),
+        checked("k", text, named, values, ys, (0.5, True), text, ["var(--bad)"] * len(values)),
         curves_over("k", text, [*range(len(values))], gaps, text, [(text, 0, 1), (text, 1, 2)]),
         seed_points("k", text, rows, text),
     ]

@@ -462,7 +462,7 @@ def checked(
     errors: Sequence[float],
     limit: tuple[float, bool] | None,
     label: str,
-    colour: str,
+    colours: Sequence[str],
 ) -> Figure:
     """Draw what a check observed, and the limit that the first value should not cross.
 
@@ -474,12 +474,12 @@ def checked(
         errors: Their standard errors; NaN where there is none.
         limit: The limit, and whether the first value should be above it; None without one.
         label: The quantity with its unit.
-        colour: Colour of the first value.
+        colours: Colours of the values.
     """
     rows = [*range(len(values))]
     trace: dict[str, Any] = {
         **{"type": "scatter", "mode": "markers", "x": finite(values), "y": rows},
-        "marker": {"size": 11, "color": [colour, *["var(--muted)"] * len(rows)][: len(rows)]},
+        "marker": {"size": 11, "color": [*colours]},
         "error_x": {
             **{"type": "data", "array": finite(2 * error for error in errors)},
             **{"color": "var(--ink)", "thickness": 1.2},

@@ -271,7 +271,10 @@ def _facts(model: ContrastiveICA) -> Facts:
         if information:
             most = last[-1].loss + (last[-1].information or 0.0)
             facts.append(
-                ("Information", f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)")
+                (
+                    "Information in batches",
+                    f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)",
+                )
             )
     return tuple(facts)
 
