@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from isolatent.diagnosis import Consistency
 from isolatent.report import figures
-from isolatent.report.content import Block, Figures, Note
+from isolatent.report.content import Block, Figures
 from isolatent.report.figures import is_drawable
 from isolatent.report.page import Headline, Page, Section
 from isolatent.report.tables import score_name
@@ -15,6 +15,7 @@ __all__ = ["agreement_blocks", "page_of_consistency"]
 
 FAR_FROM_CHANCE = 0.1  # of agreement beyond the control, below which runs share next to nothing
 AGREED = 0.9  # of two runs, each of which has a score of about 0.95
+LIMITATION = "Agreement does not mean that codes are right: runs can share a bias."
 MAX_INTERVALS = 60  # pairs of runs in one figure
 
 
@@ -67,8 +68,7 @@ def _headline(result: Consistency, count: int) -> Headline:
     if least < AGREED:
         text = f"{found} The pair that agrees least has {least:.3f}."
         return Headline("open", "Agree in part", text)
-    note = "Agreement does not mean that codes are right: runs can share a bias."
-    return Headline("good", "Agree", found, note)
+    return Headline("good", "Agree", found, LIMITATION)
 
 
 def agreement_blocks(section: Section, anchor: str) -> Iterator[Block]:
@@ -97,10 +97,7 @@ def agreement_blocks(section: Section, anchor: str) -> Iterator[Block]:
     rows.append(("by chance", result.control, (result.control, result.control)))
     spread = figures.intervals(f"{anchor}-intervals", "Agreement with intervals", rows, label)
     caption = (
-        "Agreement up to the maps that the guarantee leaves open, with bootstrap intervals of 95 %. "
-        "By chance is that of runs whose rows were shuffled."
+        "Agreement up to the maps that the guarantee leaves open, with bootstrap intervals of "
+        "95 %. By chance is that of runs whose rows were shuffled."
     )
     yield Figures(f"{anchor}-agreement", caption, (matrix, spread), "wide panels")
-    yield Note(
-        "Agreement does not mean that codes are right: runs can share a bias.", style="muted"
-    )
