@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 OUT = HERE / "pages"
 BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
 WIDTHS = {"wide": (1200, 1500), "phone": (390, 1500)}
-SHRUNK = {"wide": 800, "phone": 300}  # width of the stored picture
+SHRUNK = {"wide": 640, "phone": 240}  # width of the stored picture
 RECIPE = iso.Recipe(max_steps=1500, batch_size=256)
 FRAME = '<!doctype html><body style="margin: 0"><iframe src="{}" style="{}"></iframe>'
 
@@ -126,7 +126,7 @@ def photograph(page: Path, folder: Path, name: str) -> None:
             scale = SHRUNK[size] / width
             image = image.resize((SHRUNK[size], round(height * scale)), Image.Resampling.LANCZOS)
             target = OUT / f"{name}-{size}-{('dark', 'light')[scheme]}.png"
-            image.quantize(64).save(target, optimize=True)
+            image.quantize(48).save(target, optimize=True)
 
 
 def main() -> None:
