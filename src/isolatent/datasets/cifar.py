@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 from isolatent.checks import check_one_of
 from isolatent.datasets.labelled_images import LabelledImages
-from isolatent.datasets.published_files import PathLike, find_published
+from isolatent.datasets.published_files import PathLike, Publication
 
 __all__ = ["load_cifar10"]
 
-PARTS = {
+CIFAR10 = Publication(
+    "CIFAR-10",
+    "cifar-10-binary.tar.gz, which unpacks to cifar-10-batches-bin, published on the CIFAR-10 page "
+    "of Alex Krizhevsky at the University of Toronto",
+    folders=("cifar-10-batches-bin", "cifar-10-batches-py"),
+)
+BATCH_FILES = {
     "train": tuple(f"data_batch_{k}.bin" for k in range(1, 6)),
     "test": ("test_batch.bin",),
 }
 SHAPE = (3, 32, 32)
-RECORD = 1 + 3 * 32 * 32  # bytes: the label, then the planes of red, green and blue
+RECORD_BYTES = 1 + 3 * 32 * 32  # the label, then the planes of red, green and blue
 IMAGES_PER_FILE = 10_000
 CLASSES = (
     *("airplane", "automobile", "bird", "cat", "deer"),
     *("dog", "frog", "horse", "ship", "truck"),
-)
-FOLDERS = ("cifar-10-batches-bin",)
-PICKLES = "cifar-10-batches-py"
-ORIGIN = (
-    "cifar-10-binary.tar.gz, which unpacks to cifar-10-batches-bin, published on the CIFAR-10 page "
-    "of Alex Krizhevsky at the University of Toronto"
 )
 
 
@@ -54,7 +54,7 @@ def load_cifar10(path: PathLike | None = None, part: str = "train") -> LabelledI
     References:
         Krizhevsky: Learning multiple layers of features from tiny images, 2009.
     """
-    names = PARTS[check_one_of("part", part, PARTS)]
+    names = BATCH_FILES[check_one_of("part", part, BATCH_FILES)]
     first = _find(path, names[0])
     # Each file is read into its part of one array, so that no image is in memory twice.
     images = np.empty((len(names) * IMAGES_PER_FILE, *SHAPE), np.uint8)
@@ -68,38 +68,26 @@ def load_cifar10(path: PathLike | None = None, part: str = "train") -> LabelledI
 
 
 def _find(path: PathLike | None, name: str) -> Path:
-    try:
-        found = find_published(path, name, folders=FOLDERS, dataset="CIFAR-10", origin=ORIGIN)
-    except FileNotFoundError as missing:
-        plain = Path(name).stem
-        try:
-            pickled = find_published(
-                path, plain, folders=(PICKLES,), dataset="CIFAR-10", origin=ORIGIN
-            )
-        except FileNotFoundError:
-            raise missing from None
-        raise _refused(pickled) from None
-    if found.name == Path(name).stem:
-        raise _refused(found)
+    pickled = name.removesuffix(".bin")
+    found = CIFAR10.find(path, (name, pickled))
+    if found.name == pickled:
+        raise ValueError(
+            f"{found.name}: is of CIFAR-10's version for Python, a pickle, which can run code when "
+            f"it is read; use the binary version ({CIFAR10.origin})"
+        )
+    # Any other file names its directory.
     return found if found.name == name else _find(found.parent, name)
-
-
-def _refused(path: Path) -> ValueError:
-    return ValueError(
-        f"{path.name}: is of CIFAR-10's version for Python, a pickle, which can run code when it "
-        f"is read; use the binary version ({ORIGIN})"
-    )
 
 
 def _read_records(path: Path) -> NDArray[np.uint8]:
     """Read one file as records (10 000, 3073)."""
-    expected, size = IMAGES_PER_FILE * RECORD, path.stat().st_size
+    expected, size = IMAGES_PER_FILE * RECORD_BYTES, path.stat().st_size
     if size != expected:
         raise ValueError(
-            f"{path.name}: must have {expected} bytes, {IMAGES_PER_FILE} images of {RECORD}, got "
-            f"{size}"
+            f"{path.name}: must have {expected} bytes, {IMAGES_PER_FILE} images of {RECORD_BYTES}, "
+            f"got {size}"
         )
-    records: NDArray[Any] = np.fromfile(path, np.uint8).reshape(-1, RECORD)
+    records: NDArray[Any] = np.fromfile(path, np.uint8).reshape(-1, RECORD_BYTES)
     if records[:, 0].max() >= len(CLASSES):
         row = int(records[:, 0].argmax())
         raise ValueError(

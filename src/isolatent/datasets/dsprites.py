@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from isolatent.datasets.factor_grid import FactorArray
 from isolatent.datasets.packed_images import UNREADABLE, PackedImages, cached_array
-from isolatent.datasets.published_files import PathLike, find_published
+from isolatent.datasets.published_files import PathLike, Publication
 from isolatent.datasets.sprites import SIZES, factors_of
 from isolatent.files import digest_data
 
 __all__ = ["load_dsprites"]
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
-ORIGIN = "published by DeepMind in its repository of the dataset"
+DSPRITES = Publication("dSprites", "published by DeepMind in its repository of the dataset")
 SIDE = 64
 IMAGES_AT_A_TIME = 4096  # images unpacked at a time: 16 MB
 
@@ -41,16 +41,12 @@ def load_dsprites(path: PathLike | None = None, *, cache: bool = True) -> Factor
         FileNotFoundError: If the file does not exist.
         ValueError: If the file has another layout than the published one.
     """
-    where = _locate(path)
+    where = DSPRITES.find(path, FILE)
     if cache:
         bits = cached_array("dsprites", digest_data(where), lambda: _pack(where))
     else:
         bits = _pack(where)
     return FactorArray(PackedImages(bits, (SIDE, SIDE)), SIZES, **factors_of(SIZES))
-
-
-def _locate(path: PathLike | None) -> Path:
-    return find_published(path, FILE, dataset="dSprites", origin=ORIGIN)
 
 
 def _pack(path: Path) -> NDArray[np.uint8]:

@@ -15,20 +15,21 @@ from numpy.typing import NDArray
 
 from isolatent.checks import check_one_of
 from isolatent.datasets.labelled_images import LabelledImages
-from isolatent.datasets.published_files import PathLike, find_published
+from isolatent.datasets.published_files import PathLike, Publication
 
 __all__ = ["load_mnist"]
 
-PARTS = {"train": "train", "test": "t10k"}
-SIDE = 28
-DIGITS = 10
-BYTES = 0x08  # the idx code of unsigned bytes
-LARGEST = 2**31  # bytes of one array, so that no header makes us ask for more
-FOLDERS = ("mnist", "MNIST/raw")
-ORIGIN = (
+MNIST = Publication(
+    "MNIST",
     "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-    "t10k-labels-idx1-ubyte, plain or as .gz, published on the MNIST page of Yann LeCun"
+    "t10k-labels-idx1-ubyte, plain or as .gz, published on the MNIST page of Yann LeCun",
+    folders=("mnist", "MNIST/raw"),
 )
+PREFIXES = {"train": "train", "test": "t10k"}  # of the files of a part
+DIGIT_SIDE = 28  # pixels
+DIGITS = 10
+IDX_BYTES = 0x08  # the idx code of unsigned bytes
+LARGEST_ARRAY = 2**31  # bytes, so that no header makes us ask for more
 
 
 def load_mnist(path: PathLike | None = None, part: str = "train") -> LabelledImages:
@@ -53,11 +54,11 @@ def load_mnist(path: PathLike | None = None, part: str = "train") -> LabelledIma
         LeCun, Bottou, Bengio, Haffner: Gradient-based learning applied to document recognition.
         Proceedings of the IEEE, 1998.
     """
-    prefix = PARTS[check_one_of("part", part, PARTS)]
+    prefix = PREFIXES[check_one_of("part", part, PREFIXES)]
     where = _find(path, f"{prefix}-images-idx3-ubyte")
     beside = _find(where.parent, f"{prefix}-labels-idx1-ubyte")
     images, labels = _read_idx(where, 3), _read_idx(beside, 1)
-    if images.shape[1:] != (SIDE, SIDE):
+    if images.shape[1:] != (DIGIT_SIDE, DIGIT_SIDE):
         raise ValueError(f"{where.name}: images must be 28 x 28, got {images.shape[1:]}")
     if len(images) != len(labels):
         raise ValueError(
@@ -72,9 +73,7 @@ def load_mnist(path: PathLike | None = None, part: str = "train") -> LabelledIma
 
 
 def _find(path: PathLike | None, name: str) -> Path:
-    found = find_published(
-        path, (name, f"{name}.gz"), folders=FOLDERS, dataset="MNIST", origin=ORIGIN
-    )
+    found = MNIST.find(path, (name, f"{name}.gz"))
     # A path that is a file names its directory: the labels are beside the images.
     if found.name not in (name, f"{name}.gz"):
         return _find(found.parent, name)
@@ -89,7 +88,7 @@ def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     try:
         with opened(path, "rb") as file:
             magic = file.read(4)
-            expected = bytes([0, 0, BYTES, dimensions])
+            expected = bytes([0, 0, IDX_BYTES, dimensions])
             if magic != expected:
                 raise ValueError(
                     f"{path.name}: must start with the idx header {expected.hex(' ')}, got "
@@ -100,10 +99,10 @@ def _read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
                 raise ValueError(f"{path.name}: ends within its header")
             shape = tuple(int(n) for n in np.frombuffer(header, ">u4"))
             size = math.prod(shape)
-            if not 0 < size <= LARGEST:
+            if not 0 < size <= LARGEST_ARRAY:
                 raise ValueError(
                     f"{path.name}: its header declares {shape}; sizes must be above 0, and at most "
-                    f"{LARGEST} bytes"
+                    f"{LARGEST_ARRAY} bytes"
                 )
             data = file.read(size + 1)
     except (gzip.BadGzipFile, zlib.error, EOFError) as error:
