@@ -3,6 +3,11 @@
 from isolatent.datasets.cifar import load_cifar10
 from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld
+from isolatent.datasets.kitti_masks import (
+    KittiMasks,
+    load_kitti_masks,
+    synthetic_kitti_masks,
+)
 from isolatent.datasets.labelled_images import LabelledImages
 from isolatent.datasets.mnist import load_mnist
 from isolatent.datasets.packed_images import PackedImages
@@ -20,6 +25,7 @@ from isolatent.datasets.transitions import (
 __all__ = [
     "FactorArray",
     "FactorWorld",
+    "KittiMasks",
     "LabelledImages",
     "LaplaceTransitions",
     "PackedImages",
@@ -31,8 +37,10 @@ __all__ = [
     "UniformFactorChange",
     "load_cifar10",
     "load_dsprites",
+    "load_kitti_masks",
     "load_mnist",
     "read_transitions",
     "render_sprites",
+    "synthetic_kitti_masks",
     "synthetic_transitions",
 ]
