@@ -3,6 +3,7 @@
 from isolatent.datasets.cifar import load_cifar10
 from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld
+from isolatent.datasets.ident3d import Ident3D, StoredScenes, load_3dident
 from isolatent.datasets.kitti_masks import (
     KittiMasks,
     load_kitti_masks,
@@ -25,6 +26,7 @@ from isolatent.datasets.transitions import (
 __all__ = [
     "FactorArray",
     "FactorWorld",
+    "Ident3D",
     "KittiMasks",
     "LabelledImages",
     "LaplaceTransitions",
@@ -33,8 +35,10 @@ __all__ = [
     "Shapes3D",
     "SpriteMixing",
     "Sprites",
+    "StoredScenes",
     "Transitions",
     "UniformFactorChange",
+    "load_3dident",
     "load_cifar10",
     "load_dsprites",
     "load_kitti_masks",
