@@ -12,6 +12,7 @@ from isolatent.datasets.kitti_masks import (
 from isolatent.datasets.labelled_images import LabelledImages
 from isolatent.datasets.mnist import load_mnist
 from isolatent.datasets.packed_images import PackedImages
+from isolatent.datasets.scene3d import SCENE_LATENTS, Scene3D
 from isolatent.datasets.shapes3d import Shapes3D
 from isolatent.datasets.sprites import SpriteMixing, Sprites, render_sprites
 from isolatent.datasets.transition_files import read_transitions
@@ -24,6 +25,7 @@ from isolatent.datasets.transitions import (
 )
 
 __all__ = [
+    "SCENE_LATENTS",
     "FactorArray",
     "FactorWorld",
     "Ident3D",
@@ -32,6 +34,7 @@ __all__ = [
     "LaplaceTransitions",
     "PackedImages",
     "RecordedTransitions",
+    "Scene3D",
     "Shapes3D",
     "SpriteMixing",
     "Sprites",
