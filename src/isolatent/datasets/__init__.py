@@ -3,7 +3,7 @@
 from isolatent.datasets.cifar import load_cifar10
 from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld
-from isolatent.datasets.ident3d import Ident3D, StoredScenes, load_3dident
+from isolatent.datasets.ident3d import Ident3D, load_3dident
 from isolatent.datasets.kitti_masks import (
     KittiMasks,
     load_kitti_masks,
@@ -15,6 +15,7 @@ from isolatent.datasets.packed_images import PackedImages
 from isolatent.datasets.scene3d import SCENE_LATENTS, Scene3D
 from isolatent.datasets.shapes3d import Shapes3D
 from isolatent.datasets.sprites import SpriteMixing, Sprites, render_sprites
+from isolatent.datasets.stored_scenes import RenderedScenes, StoredScenes
 from isolatent.datasets.transition_files import read_transitions
 from isolatent.datasets.transitions import (
     LaplaceTransitions,
@@ -34,6 +35,7 @@ __all__ = [
     "LaplaceTransitions",
     "PackedImages",
     "RecordedTransitions",
+    "RenderedScenes",
     "Scene3D",
     "Shapes3D",
     "SpriteMixing",

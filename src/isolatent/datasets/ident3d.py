@@ -1,4 +1,4 @@
-"""Images with continuous known latents, stored: the published 3DIdent folder, and our renders."""
+"""Reader of the published folder of 3DIdent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from isolatent.checks import check_integer, check_one_of
 from isolatent.datasets.published_files import PathLike, Publication
 
-__all__ = ["Ident3D", "StoredScenes", "load_3dident"]
+__all__ = ["Ident3D", "load_3dident"]
 
 IDENT3D = Publication("3DIdent", "published by its authors as Zenodo record 4502485")
 IDENT3D_PARTS = ("train", "test")
@@ -32,20 +32,6 @@ READERS = 4  # threads that decode images; they wait for the disk part of the ti
 LISTED_NAMES = 3  # of files that do not belong, in a message
 
 Array = NDArray[Any]
-
-
-class StoredScenes(Protocol):
-    """Stored images with their latents, of which any rows can be observed.
-
-    Attributes:
-        latents: The latents of each image, (N, n).
-    """
-
-    latents: Array
-
-    def observe(self, rows: ArrayLike | Tensor) -> Tensor:
-        """Return the images of some rows, float32 in [0, 1]."""
-        ...
 
 
 class Ident3D:
