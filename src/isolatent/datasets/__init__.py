@@ -1,7 +1,10 @@
 """Image datasets with known factors, and transitions of factors between paired images."""
 
+from isolatent.datasets.cifar import load_cifar10
 from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld
+from isolatent.datasets.labelled_images import LabelledImages
+from isolatent.datasets.mnist import load_mnist
 from isolatent.datasets.packed_images import PackedImages
 from isolatent.datasets.shapes3d import Shapes3D
 from isolatent.datasets.sprites import SpriteMixing, Sprites, render_sprites
@@ -17,6 +20,7 @@ from isolatent.datasets.transitions import (
 __all__ = [
     "FactorArray",
     "FactorWorld",
+    "LabelledImages",
     "LaplaceTransitions",
     "PackedImages",
     "RecordedTransitions",
@@ -25,7 +29,9 @@ __all__ = [
     "Sprites",
     "Transitions",
     "UniformFactorChange",
+    "load_cifar10",
     "load_dsprites",
+    "load_mnist",
     "read_transitions",
     "render_sprites",
     "synthetic_transitions",
