@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ SIDE = 28  # of an image, in pixels
 SLOPE = 0.2  # of the leaky ReLUs below zero
 TENSORS = {
     name: shape
-    for layer, (before, after) in enumerate(zip(WIDTHS[:-1], WIDTHS[1:], strict=True))
+    for layer, (before, after) in enumerate(pairwise(WIDTHS))
     for name, shape in ((f"weight_{layer}", (after, before)), (f"bias_{layer}", (after,)))
 }
 

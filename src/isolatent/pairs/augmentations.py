@@ -20,8 +20,8 @@ from isolatent.pairs.source import SplitError
 __all__ = [
     "AUGMENTATIONS",
     "AugmentationParameters",
-    "AugmentedPairs",
     "Augmentations",
+    "AugmentedPairs",
     "KnownViews",
     "augment",
 ]
@@ -119,7 +119,7 @@ class Augmentations:
     Example:
         >>> drawn = Augmentations().draw(4, Generator().manual_seed(0))
         >>> drawn.crop.shape, drawn.flip.tolist()
-        (torch.Size([4, 4]), [False, True, True, True])
+        (torch.Size([4, 4]), [False, False, True, True])
     """
 
     crop: float = 0.2
@@ -240,9 +240,7 @@ def augment(images: Tensor, parameters: AugmentationParameters) -> Tensor:
             f"parameters must be those of {len(images)} images, got {len(parameters.flip)}"
         )
     parts = range(0, len(images), CHUNK)
-    views = [
-        _augment(images[k : k + CHUNK], parameters.rows(slice(k, k + CHUNK))) for k in parts
-    ]
+    views = [_augment(images[k : k + CHUNK], parameters.rows(slice(k, k + CHUNK))) for k in parts]
     return torch.cat(views)
 
 
@@ -298,8 +296,8 @@ def colour_matrices(saturation: Tensor, hue: Tensor, grayscale: Tensor) -> Tenso
     """Return matrices (N, 3, 3) that change saturation and hue, and keep the luma of each colour.
 
     Example:
-        >>> matrix = colour_matrices(torch.tensor([1.4]), torch.tensor([0.1]), torch.tensor([False]))
-        >>> torch.allclose(LUMA @ matrix[0], LUMA)
+        >>> (matrix,) = colour_matrices(torch.ones(1), torch.full((1,), 0.1), torch.zeros(1).bool())
+        >>> torch.allclose(LUMA @ matrix, LUMA)
         True
     """
     angle = 2 * math.pi * hue.double()
@@ -308,8 +306,8 @@ def colour_matrices(saturation: Tensor, hue: Tensor, grayscale: Tensor) -> Tenso
     turn = torch.stack(
         [
             *(torch.ones_like(chroma), zero, zero),
-            *(zero, cos, -sin),
-            *(zero, sin, cos),
+            *(zero, cos, sin),  # from red to green, as on the colour wheel
+            *(zero, -sin, cos),
         ],
         dim=1,
     ).view(-1, 3, 3)
@@ -386,9 +384,8 @@ class AugmentedPairs:
         check_generator("generator", generator)
         rows = self._rows[draw_distinct(len(self), batch_size, generator)]
         images = self.images.read(rows)
-        drawn = [self.augmentations.draw(batch_size, generator) for _ in range(2)]
-        x, x_pos = (augment(images, parameters) for parameters in drawn)
-        return KnownViews(x, x_pos, *drawn, rows)
+        first, second = (self.augmentations.draw(batch_size, generator) for _ in range(2))
+        return KnownViews(augment(images, first), augment(images, second), first, second, rows)
 
     def __repr__(self) -> str:
         changed = [

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Generator, Tensor
+from torch import Tensor
 
 from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.pairs.arrays import ArrayPairs, release_pages
@@ -32,6 +32,7 @@ __all__ = [
     "VIDEO_SUFFIXES",
     "ImagePairs",
     "Images",
+    "default_size",
     "read_image_pairs",
     "read_images",
 ]
@@ -65,6 +66,7 @@ class Images:
         shape: (N, channels, height, width).
         groups: The session ids, or None.
         names: The names, or None.
+        n_read: Number of images read so far.
 
     Example:
         >>> images = Images(np.full((5, 8, 8, 3), 51, np.uint8), channels_last=True)
@@ -80,7 +82,9 @@ class Images:
         groups: ArrayLike | None = None,
         names: Sequence[str] | None = None,
     ) -> None:
-        array = pixels.detach().cpu().numpy() if isinstance(pixels, Tensor) else np.asanyarray(pixels)
+        array = (
+            pixels.detach().cpu().numpy() if isinstance(pixels, Tensor) else np.asanyarray(pixels)
+        )
         if array.ndim == 3:
             array = array[..., None] if channels_last else array[:, None]
         if array.ndim != 4 or 0 in array.shape:
@@ -88,10 +92,11 @@ class Images:
             raise ValueError(
                 f"pixels must have shape (N, height, width) or {expected}, got {np.shape(pixels)}"
             )
-        if array.dtype.kind not in "fub" or array.dtype.itemsize > (8 if array.dtype.kind == "f" else 2):
+        if array.dtype.kind not in "fub" or array.dtype.itemsize > (
+            8 if array.dtype.kind == "f" else 2
+        ):
             raise TypeError(
-                "pixels must be of type bool, uint8, uint16 or floats in [0, 1], got "
-                f"{array.dtype}"
+                f"pixels must be of type bool, uint8, uint16 or floats in [0, 1], got {array.dtype}"
             )
         n, *sizes = array.shape
         if channels_last:
@@ -101,7 +106,8 @@ class Images:
                 f"pixels must have 1 to 4 channels, got {sizes[0]} in shape {np.shape(pixels)}; "
                 "channels_last=True is for arrays (N, height, width, channels)"
             )
-        self._array, self._channels_last = array, channels_last
+        self._array: Array | None = array
+        self._channels_last = channels_last
         if array.dtype.kind == "f" and not isinstance(array, np.memmap):
             _check_range(array, np.arange(n))
         self._load: Callable[[Array], Array] = self._take
@@ -136,7 +142,7 @@ class Images:
         groups: ArrayLike | None,
         names: Sequence[str] | None,
     ) -> None:
-        self.shape = (n, *sizes)
+        self.shape, self.n_read = (n, *sizes), 0
         self.groups = None if groups is None else np.asarray(groups)
         self.names = None if names is None else [str(name) for name in names]
         for what, value in (("groups", self.groups), ("names", self.names)):
@@ -152,6 +158,7 @@ class Images:
         """Return some images as float32 (K, channels, height, width) in [0, 1]."""
         index = np.arange(len(self))[rows] if isinstance(rows, slice) else np.asarray(rows)
         taken = self._load(index)
+        self.n_read += len(taken)
         if taken.dtype.kind == "f":
             _check_range(taken, index)
         return _to_floats(taken)
@@ -253,11 +260,11 @@ class ImagePairs:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def sample(self, batch_size: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    def sample(self, batch_size: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Draw ``batch_size`` pairs."""
         return self._read(self.rows.sample(batch_size, generator))
 
-    def split(self, share: float, generator: Generator) -> tuple[ImagePairs, ImagePairs]:
+    def split(self, share: float, generator: torch.Generator) -> tuple[ImagePairs, ImagePairs]:
         """Split the pairs as the source of row numbers does."""
         parts = []
         for rows in self.rows.split(share, generator):
@@ -338,34 +345,57 @@ def read_images(
     return _read_folder(path, files, target, grayscale, store, memory, report)
 
 
-def read_image_pairs(images: Images, path: FilePath) -> ImagePairs:
-    """Return pairs from a table of names: a .csv with a header line, or .parquet.
+def default_size(path: FilePath, most: int) -> tuple[int, int] | None:
+    """Return ``(most, most)`` if the first image or video of a folder is larger, else None.
 
     Args:
-        images: Images with names.
+        path: A folder, or a video.
+        most: Largest height and width.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: does not exist")
+    file = _find_files(path)[0]
+    name = file.name if file == path else file.relative_to(path).as_posix()
+    if file.suffix.lower() in VIDEO_SUFFIXES:
+        _require("av", "av")
+        frames = _frames(file, name, None, grayscale=True)
+        first = next(frames, None)
+        frames.close()
+        sides = (most + 1, 0) if first is None else first.shape[1:]
+    else:
+        _require("PIL", "pillow")
+        sides = _read_header(file, name)[0]
+    return (most, most) if max(sides) > most else None
+
+
+def read_image_pairs(images: Images, path: FilePath) -> ImagePairs:
+    r"""Return pairs from a table of names: a .csv with a header line, or .parquet.
+
+    Args:
+        images: The images.
         path: A table with the columns ``anchor`` and ``positive``, which hold names of images: of
-            files, relative to the folder that was read.
+            files, relative to the folder that was read, or row numbers for images without names.
 
     Example:
         >>> images = Images(np.zeros((3, 8, 8), np.uint8), names=["a.png", "b.png", "c.png"])
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     table = Path(folder, "pairs.csv")
-        ...     _ = table.write_text("anchor,positive\\na.png,b.png\\nb.png,c.png\\n")
+        ...     _ = table.write_text("anchor,positive\na.png,b.png\nb.png,c.png\n")
         ...     read_image_pairs(images, table)
         ImagePairs(2 pairs of Images(3 of 1 × 8 × 8))
     """
     path = Path(path)
-    if images.names is None:
-        raise ValueError("images must have names for a table of pairs")
     columns = _read_names(path)
-    row_of = {name: row for row, name in enumerate(images.names)}
+    known = [*map(str, range(len(images)))] if images.names is None else images.names
+    row_of = {name: row for row, name in enumerate(known)}
     rows = []
     for column, names in columns.items():
         for line, name in enumerate(names):
             if name not in row_of:
                 raise ValueError(
                     f"{path.name}: row {line} has {column} {name!r}, which is none of the "
-                    f"{len(row_of)} images, such as {images.names[0]!r}"
+                    f"{len(row_of)} images, such as {known[0]!r}"
                 )
         rows.append(np.array([row_of[name] for name in names], dtype=np.int64))
     if len(rows[0]) < 2:
@@ -432,7 +462,9 @@ def _find_files(path: Path) -> list[Path]:
             f"{other.relative_to(path)} and {videos[0].relative_to(path)}"
         )
     if len(files) < (1 if videos else 2):
-        raise ValueError(f"{path}: must hold at least two images or a video, got {len(files)} files")
+        raise ValueError(
+            f"{path}: must hold at least two images or a video, got {len(files)} files"
+        )
     return files
 
 
@@ -620,7 +652,7 @@ def _read_videos(
 
 def _frames(
     file: Path, name: str, size: tuple[int, int] | None, grayscale: bool
-) -> Iterator[Array]:
+) -> Generator[Array, None, None]:
     """Yield the frames of a video as arrays (channels, height, width)."""
     import av
 
@@ -721,6 +753,4 @@ def _require(module: str, package: str) -> None:
     from importlib.util import find_spec
 
     if find_spec(module) is None:
-        raise ImportError(
-            f"reading these images needs {package}: pip install 'isolatent[images]'"
-        )
+        raise ImportError(f"reading these images needs {package}: pip install 'isolatent[images]'")
