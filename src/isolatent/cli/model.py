@@ -25,10 +25,12 @@ from isolatent.cli.app import (
     interruptible,
 )
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
+from isolatent.cli.images import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
     from isolatent.evaluation import Interval
+    from isolatent.pairs import Images
     from isolatent.training import ContrastiveICA
 
 __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
@@ -200,11 +202,16 @@ def report(
         overwrite = overwrite or is_report(out)  # an earlier report
     check_writable("--out", out, overwrite)
     if (directory / "model.json").is_file():
-        fitted, x, z = _load(directory), None, None
+        fitted = _load(directory)
+        x: NDArray[Any] | Images | None = None
+        z: NDArray[Any] | None = None
         if truth is not None:
             x, z = _read_with_truth(fitted, data, truth, session)
         elif data is not None:
             x = _read(fitted, data, session)
+        if x is not None and not isinstance(x, np.ndarray):
+            x, rows = some_images(x)
+            z = None if z is None else z[rows]
         page = page_of_fit(fitted, x, z, title=f"Model {directory.resolve().name}")
     elif data is not None or truth is not None:
         raise ValueError(f"--data and --truth are for a model, but {directory} has no model.json")
@@ -230,10 +237,14 @@ def _load(directory: Path) -> ContrastiveICA:
     return ContrastiveICA.load(directory)
 
 
-def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any]:
+def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any] | Images:
     """Read observations, with their columns in the order of the training data."""
     from isolatent.pairs.readers import columns_by_name, read_observations
 
+    if is_image_data(data):
+        if session is not None:
+            raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
+        return read_for_model(model, data)
     observed = read_observations(data, session, varying=False)
     fitted = getattr(model, "feature_names_in_", None)
     if fitted is not None and observed.names is not None:
@@ -249,7 +260,7 @@ def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any
 
 def _read_with_truth(
     model: ContrastiveICA, data: Path | None, truth: Path, session: str | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[NDArray[Any] | Images, NDArray[Any]]:
     """Read observations and their true factors."""
     from isolatent.pairs.readers import read_factors
 
@@ -268,7 +279,9 @@ def _read_with_truth(
     return x, z
 
 
-def _encode(model: ContrastiveICA, x: NDArray[Any]) -> NDArray[Any]:
+def _encode(model: ContrastiveICA, x: NDArray[Any] | Images) -> NDArray[Any]:
+    if not isinstance(x, np.ndarray):
+        return encode_images(model, x)
     with warnings.catch_warnings():  # columns are already matched by name
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         return model.transform(x)
