@@ -61,7 +61,7 @@ def test_harm_of_all_checks(axes):
     ax = plot.diagnosis(FOUND, ax=axes)
     assert labels(ax.yaxis) == ["information", "optimum", "pairing", "noise"]
     assert [bar.get_width() for bar in ax.patches] == [0.0, 0.015, 0.1, 0.0]
-    assert names(ax) == ["supported", "contradicted", "cannot tell"]
+    assert names(ax) == ["supported", "contradicted", "cannot tell", "harmful from 0.03"]
     assert ax.get_title() == "the claim does not hold"
     marks = {line.get_marker() for line in ax.lines[:4]}
     assert len(marks) == 3  # told apart without colours

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from isolatent.diagnosis.controls import INDEPENDENT, LEAST_INFORMATION, SHARED, UNEXPLAINED
-from isolatent.diagnosis.verdict import LEAST_SCORE, Check, Diagnosis, ExpectedScore
+from isolatent.diagnosis.verdict import HARMFUL, LEAST_SCORE, Check, Diagnosis, ExpectedScore
 from isolatent.figure_data.rows import Array
 
 __all__ = ["CheckData", "DiagnosisData", "diagnosis_data"]
@@ -68,6 +68,7 @@ class DiagnosisData:
         checks: What each check observed.
         expected_score: The score to expect against the factors, from a rehearsal, or None.
         least_score: The score from which on a claim counts as holding.
+        harmful: The harm from which on codes count as changed.
     """
 
     holds: bool | None
@@ -75,6 +76,7 @@ class DiagnosisData:
     checks: tuple[CheckData, ...]
     expected_score: ExpectedScore | None
     least_score: float
+    harmful: float
 
 
 def diagnosis_data(diagnosis: Diagnosis) -> DiagnosisData:
@@ -100,6 +102,7 @@ def diagnosis_data(diagnosis: Diagnosis) -> DiagnosisData:
         tuple(map(_check, diagnosis.checks)),
         diagnosis.expected_score,
         LEAST_SCORE,
+        HARMFUL,
     )
 
 

@@ -202,15 +202,15 @@ def over_time(
     rows = encode_rows(model, X, groups=groups, times=times, max_gap=max_gap, recording=recording)
     data = over_time_data(rows, components=components, max_points=max_points)
     ax = prepare_axes(ax)
-    offsets = _offsets(data)
+    places, middles = _places(data)
     several = len(data.session_names) > 1
     named: set[int] = set()
     for start, end, session in zip(data.starts, data.ends, data.stretch_sessions, strict=True):
         colour = {"color": f"C{session % CYCLE}" if several else "C0"}
-        for k, offset in enumerate(offsets):
+        for k, place in enumerate(places):
             (line,) = ax.plot(
                 data.times[start:end],
-                data.values[start:end, k] + offset,
+                data.values[start:end, k] - middles[k] + place,
                 **({"linewidth": 1.0} | colour | style),
             )
             if several and session not in named and len(named) < MAX_LEGEND:
@@ -218,9 +218,16 @@ def over_time(
                 named.add(int(session))
     if several:
         left = len(data.session_names) - len(named)
-        ax.legend(title=f"session ({left} more)" if left else "session")
-    if len(offsets) > 1:
-        ax.set_yticks(offsets, data.names)
+        # Above the lines: there is no free place among them.
+        ax.legend(
+            title=f"session ({left} more)" if left else None,
+            loc="lower left",
+            bbox_to_anchor=(0.0, 1.0),
+            ncols=min(4, len(named)),
+            frameon=False,
+        )
+    if len(places) > 1:
+        ax.set_yticks(places, data.names)
     else:
         ax.set_ylabel(data.names[0])
     ax.set_xlabel(data.time_name)
@@ -228,17 +235,17 @@ def over_time(
     return ax
 
 
-def _offsets(data: OverTimeData) -> np.ndarray[Any, Any]:
-    """Return how far each code is moved, so that they lie below each other; 0 for a single one."""
+def _places(data: OverTimeData) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return where each code is drawn, and which of its values is drawn there; 0 for one code."""
     count = data.values.shape[1]
     if count == 1:
-        return np.zeros(1)
+        return np.zeros(1), np.zeros(1)
     known = data.values[np.isfinite(data.values).all(axis=1)]
     if not len(known):
         raise ValueError("codes must have at least one row without NaN")
-    middle = (known.min(axis=0) + known.max(axis=0)) / 2
+    middles = (known.min(axis=0) + known.max(axis=0)) / 2
     widest = float(np.ptp(known, axis=0).max()) or 1.0
-    return np.asarray(-ROOM * widest * np.arange(count) - middle)
+    return -ROOM * widest * np.arange(count), middles
 
 
 def against_factors(
@@ -402,7 +409,12 @@ def _draw_lines(ax: Any, data: TraversalData, style: dict[str, Any]) -> None:
     ax.set_xlabel(data.names[0])
     ax.set_ylabel("change [standard deviations]")
     left = along.shape[1] - len(most)
-    ax.legend(title=f"{len(most)} of {along.shape[1]} columns" if left else None)
+    ax.legend(
+        title=f"{len(most)} of {along.shape[1]} columns" if left else None,
+        loc="center left",
+        bbox_to_anchor=(1.0, 0.5),
+        frameon=False,
+    )
 
 
 def _draw_effects(ax: Any, data: TraversalData, style: dict[str, Any]) -> None:

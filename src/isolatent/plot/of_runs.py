@@ -26,6 +26,7 @@ STATUS = {
     "cannot tell": ("D", "0.5"),
 }
 EXPECTED = "expected score"
+LEAST_HARM = 0.1  # up to which the axis of harm reaches at least
 
 
 def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
@@ -140,7 +141,9 @@ def _draw_all_checks(ax: Any, data: DiagnosisData, style: dict[str, Any]) -> Non
             ax.plot([], [], mark, color=colour, label=status)
     ax.set_yticks(places, [one.key for one in data.checks])
     ax.set_ylim(len(data.checks) - 0.5, -0.5)
-    ax.set_xlim(-0.03, 1.03)
+    ax.axvline(data.harmful, linestyle="--", color="0.5", label=f"harmful from {data.harmful:g}")
+    most = max([LEAST_HARM, *(one.harm for one in data.checks if one.harm is not None)])
+    ax.set_xlim(-0.05 * most, 1.1 * most)
     ax.set_xlabel("harm to the codes")
     ax.set_title(_title(data), fontsize="small")
     ax.legend()
