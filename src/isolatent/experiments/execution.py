@@ -31,6 +31,8 @@ from isolatent.evaluation import (
 )
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.experiment import Run
+from isolatent.experiments.frame_cells import FrameCell
+from isolatent.experiments.frame_execution import execute_frame_cell
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.image_execution import execute_image_cell
 from isolatent.experiments.measures import (
@@ -74,6 +76,8 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
             warnings.simplefilter("always", IsolatentWarning)
             if isinstance(run.cell, ImageCell):
                 record |= execute_image_cell(run.cell, run.seed)
+            elif isinstance(run.cell, FrameCell):
+                record |= execute_frame_cell(run.cell, run.seed)
             else:
                 _measure(run.cell, run.seed, record)
         record["warnings"] = [

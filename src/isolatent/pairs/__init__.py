@@ -2,6 +2,7 @@
 
 from isolatent.pairs.arrays import ArrayPairs, check_rows_finite, release_pages
 from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs
+from isolatent.pairs.frame_pairs import FramePairs
 from isolatent.pairs.nearest_latents import NearestLatentPairs
 from isolatent.pairs.recordings import Recording, check_window, stack_recordings
 from isolatent.pairs.separate_recordings import SeparateRecordings, lay_out
@@ -14,6 +15,7 @@ __all__ = [
     "Batch",
     "FactorPairs",
     "FinitePairSource",
+    "FramePairs",
     "KnownPairs",
     "NearestLatentPairs",
     "PairSource",
