@@ -45,6 +45,7 @@ from isolatent.experiments.measures import (
 )
 from isolatent.experiments.objectives import objective_of_model
 from isolatent.experiments.program import program_digest
+from isolatent.pairs import NearestLatentPairs
 from isolatent.training import Recipe
 
 __all__ = ["execute", "new_record"]
@@ -138,7 +139,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             random_state=seed,
             accelerator="cpu",
             **_supervised_options(cell, x),
-        ).fit(pairs if cell.world.stored is not None else world)
+        ).fit(pairs if isinstance(pairs, NearestLatentPairs) else world)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
         scores["supervised"] = _scores(z.numpy(), supervised.transform(x), cell)
     if "unsupervised" in cell.approaches:

@@ -49,8 +49,8 @@ def beliefs_of(source: Any) -> Beliefs:
     if isinstance(world, FactorWorld):
         return _beliefs_of_factor_world(source, world)
     if isinstance(frames := getattr(source, "frames", source), KittiMasks):
-        space = Uncovered(f"{frames.n_factors} factors measured in recorded frames")
-        return Beliefs(space, "unknown", Uncovered("recorded steps, whose density is not known"))
+        measured = Uncovered(f"{frames.n_factors} factors measured in recorded frames")
+        return Beliefs(measured, "unknown", Uncovered("recorded steps, whose density is not known"))
     if not isinstance(world, World):
         raise TypeError(f"world must be a World or a pair source with one, got {source!r}")
     space = SPACE_NAMES.get(type(world.space)) or Uncovered(repr(world.space))
