@@ -115,7 +115,8 @@ class _Dtype:
         # One character and a size: no names of fields, shapes or metadata.
         if len(self.code) > 3 or self.code[:1] not in KINDS or not self.code[1:].isdigit():
             raise _RefusedError(f"has an array of dtype {self.code!r}")
-        return np.dtype(self.code).newbyteorder(self.order)
+        order = "" if self.order == "|" else self.order
+        return np.dtype(order + self.code)
 
 
 class _Array:

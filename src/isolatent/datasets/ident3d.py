@@ -104,7 +104,8 @@ class Ident3D:
             raise ValueError(f"{IMAGES_FOLDER}/{path.name}: {error}") from error
         if self.size != IDENT3D_SIDE:
             pixels = pixels.resize((self.size, self.size), Image.Resampling.BOX)
-        return np.moveaxis(np.asarray(pixels, np.float32) / 255, 2, 0)
+        planes = np.asarray(pixels, np.float32).transpose(2, 0, 1)
+        return np.asarray(planes / 255, np.float32)
 
     def __repr__(self) -> str:
         return f"Ident3D({len(self)} images of {self.observation_shape}, {self.folder.name})"

@@ -31,6 +31,8 @@ from isolatent.evaluation import (
 )
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.experiment import Run
+from isolatent.experiments.frame_cells import FrameCell
+from isolatent.experiments.frame_execution import execute_frame_cell
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.image_execution import execute_image_cell
 from isolatent.experiments.measures import (
@@ -43,6 +45,7 @@ from isolatent.experiments.measures import (
 )
 from isolatent.experiments.objectives import objective_of_model
 from isolatent.experiments.program import program_digest
+from isolatent.pairs import NearestLatentPairs
 from isolatent.training import Recipe
 
 __all__ = ["execute", "new_record"]
@@ -74,6 +77,8 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
             warnings.simplefilter("always", IsolatentWarning)
             if isinstance(run.cell, ImageCell):
                 record |= execute_image_cell(run.cell, run.seed)
+            elif isinstance(run.cell, FrameCell):
+                record |= execute_frame_cell(run.cell, run.seed)
             else:
                 _measure(run.cell, run.seed, record)
         record["warnings"] = [
@@ -134,7 +139,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             random_state=seed,
             accelerator="cpu",
             **_supervised_options(cell, x),
-        ).fit(pairs if cell.world.stored is not None else world)
+        ).fit(pairs if isinstance(pairs, NearestLatentPairs) else world)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
         scores["supervised"] = _scores(z.numpy(), supervised.transform(x), cell)
     if "unsupervised" in cell.approaches:
