@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isolatent.experiments import Cell, find_experiment, list_experiments
+from isolatent.experiments import AugmentationCell, Cell, find_experiment, list_experiments
 from isolatent.experiments.experiment import Experiment, hashed_fields
 from isolatent.theory import Guarantee
 from isolatent.worlds import Identity
@@ -34,6 +34,8 @@ def test_the_card_from_the_world_is_the_card_of_the_estimator(name):
     for cell in find_experiment(name).cells:
         card = cell.guarantee()
         assert card.equivalence or card.gap
+        if isinstance(cell, AugmentationCell):  # whose world has no known factors
+            continue
         assert cell.estimator(seed=0).guarantee_for(pairs_of(cell)) == card, cell.name
 
 

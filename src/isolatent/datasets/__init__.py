@@ -5,6 +5,7 @@ from isolatent.datasets.dsprites import load_dsprites
 from isolatent.datasets.factor_grid import FactorArray, FactorWorld
 from isolatent.datasets.labelled_images import LabelledImages
 from isolatent.datasets.mnist import load_mnist
+from isolatent.datasets.mnist_decoder import MNISTDecoder
 from isolatent.datasets.packed_images import PackedImages
 from isolatent.datasets.shapes3d import Shapes3D
 from isolatent.datasets.sprites import SpriteMixing, Sprites, render_sprites
@@ -22,6 +23,7 @@ __all__ = [
     "FactorWorld",
     "LabelledImages",
     "LaplaceTransitions",
+    "MNISTDecoder",
     "PackedImages",
     "RecordedTransitions",
     "Shapes3D",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from isolatent import __version__
+from isolatent.experiments.augmentation_cells import AugmentationCell
 from isolatent.experiments.cells import FILE_NAME_PATTERN, Cell, Spec
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.files import digest_json, file_name
@@ -19,15 +20,20 @@ UNHASHED = {"name", "metrics", "published", "centre", "comparable", "matches", "
 
 
 def _cell_type(written: Any) -> str:
-    """Return the tag of the class that validates a cell; a cell on images has ``world.images``."""
-    if isinstance(written, ImageCell):
-        return "images"
+    """Return the tag of the class that validates a cell, by a key that its world alone has."""
+    for kind, tag in ((ImageCell, "images"), (AugmentationCell, "photographs")):
+        if isinstance(written, kind):
+            return tag
     world = written.get("world") if isinstance(written, dict) else None
-    return "images" if isinstance(world, dict) and "images" in world else "latents"
+    keys = world if isinstance(world, dict) else {}
+    return next((tag for tag in ("images", "photographs") if tag in keys), "latents")
 
 
 AnyCell = Annotated[
-    Annotated[Cell, Tag("latents")] | Annotated[ImageCell, Tag("images")], Discriminator(_cell_type)
+    Annotated[Cell, Tag("latents")]
+    | Annotated[ImageCell, Tag("images")]
+    | Annotated[AugmentationCell, Tag("photographs")],
+    Discriminator(_cell_type),
 ]
 
 
