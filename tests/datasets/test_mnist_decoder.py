@@ -13,9 +13,9 @@ from isolatent.files import digest_file
 from isolatent.worlds import AnisotropicNormal, Sphere, Uniform, World
 
 
-def world(path=None):
+def world(path=None, radius=10**0.5):
     conditional = AnisotropicNormal([5.0] * 5 + [50.0] * 5)
-    return World(Sphere(10), Uniform(), conditional, MNISTDecoder(path), seed=0)
+    return World(Sphere(10), Uniform(), conditional, MNISTDecoder(radius, path), seed=0)
 
 
 def test_the_committed_decoder_is_the_one_that_results_were_made_with():
@@ -23,8 +23,9 @@ def test_the_committed_decoder_is_the_one_that_results_were_made_with():
     assert DECODER_FILE.stat().st_size < 500_000
 
 
-def test_latents_come_back_from_their_images():
-    digits = world()
+@pytest.mark.parametrize("radius", [1.0, 10**0.5])
+def test_latents_come_back_from_their_images(radius):
+    digits = world(radius=radius)
     z = digits.sample_anchors(500).double()
     x = digits.observe(z)
     assert x.shape == (500, 784)
@@ -88,7 +89,7 @@ def test_the_command_writes_a_decoder(tmp_path, capsys):
         assert f"SHA-256 {digest_file(out)}" in capsys.readouterr().out
         digests.append(digest_file(out))
     assert digests[0] == digests[1]  # the seed determines it
-    mixing = MNISTDecoder(out).build(10, torch.Generator())
+    mixing = MNISTDecoder(path=out).build(10, torch.Generator())
     assert {name: tuple(mixing.get_buffer(name).shape) for name in TENSORS} == TENSORS
 
 

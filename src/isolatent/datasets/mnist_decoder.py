@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Generator, Tensor
 from torch.nn.functional import leaky_relu
 
+from isolatent.checks import check_real
 from isolatent.files import digest_file
 from isolatent.worlds import Mixing
 
@@ -36,10 +37,12 @@ class MNISTDecoder(Mixing):
 
     with leaky ReLUs :math:`\sigma` and the weights of a VAE that was trained on MNIST
     (:mod:`isolatent.baselines.mnist_vae`). Layers widen, and their weights have full column rank,
-    so that g is injective, with the inverse of each layer as its inverse. Latents of a unit sphere
-    are scaled by :math:`r = \sqrt{10}`, the typical norm under the prior of the VAE.
+    so that g is injective, with the inverse of each layer as its inverse. At
+    :math:`r = \sqrt{10}`, the typical norm under the prior of the VAE, latents of a unit sphere
+    are decoded as digits; at r = 1 as blends of them, which are closer to linear in the latents.
 
     Args:
+        radius: The factor r of the latents.
         path: A file that ``python -m isolatent.baselines.mnist_vae`` wrote, instead of the one that
             is part of this package, whose SHA-256 is checked.
 
@@ -54,8 +57,11 @@ class MNISTDecoder(Mixing):
         torch.Size([3, 28, 28])
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, radius: float = math.sqrt(WIDTHS[0]), path: str | os.PathLike[str] | None = None
+    ) -> None:
         super().__init__()
+        self.radius = check_real("radius", radius, above=0)
         self.path = None if path is None else os.fspath(path)
 
     def _observed(self, n: int) -> int:
@@ -80,7 +86,7 @@ class MNISTDecoder(Mixing):
         return self._mix(z)
 
     def _mix(self, z: Tensor) -> Tensor:
-        h = math.sqrt(WIDTHS[0]) * z
+        h = self.radius * z
         for layer in range(len(WIDTHS) - 1):
             if layer:
                 h = leaky_relu(h, SLOPE)
@@ -94,7 +100,7 @@ class MNISTDecoder(Mixing):
             h = (h - self.get_buffer(f"bias_{layer}")) @ self.get_buffer(f"inverse_{layer}").mT
             if layer:
                 h = leaky_relu(h, 1 / SLOPE)
-        return h / math.sqrt(WIDTHS[0])
+        return h / self.radius
 
 
 def _read(path: str | None) -> dict[str, Tensor]:
