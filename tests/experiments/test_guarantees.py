@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from isolatent.datasets import synthetic_kitti_masks
-from isolatent.experiments import Cell, FrameCell, find_experiment, list_experiments
+from isolatent.experiments import (
+    AugmentationCell,
+    Cell,
+    FrameCell,
+    find_experiment,
+    list_experiments,
+)
 from isolatent.experiments.experiment import Experiment, hashed_fields
 from isolatent.pairs import FramePairs
 from isolatent.theory import Guarantee
@@ -38,6 +44,8 @@ def test_the_card_from_the_world_is_the_card_of_the_estimator(name):
     for cell in find_experiment(name).cells:
         card = cell.guarantee()
         assert card.equivalence or card.gap
+        if isinstance(cell, AugmentationCell):  # whose world has no known factors
+            continue
         assert cell.estimator(seed=0).guarantee_for(pairs_of(cell)) == card, cell.name
 
 

@@ -11,6 +11,7 @@ from isolatent.datasets.kitti_masks import (
 )
 from isolatent.datasets.labelled_images import LabelledImages
 from isolatent.datasets.mnist import load_mnist
+from isolatent.datasets.mnist_decoder import MNISTDecoder
 from isolatent.datasets.packed_images import PackedImages
 from isolatent.datasets.scene3d import SCENE_LATENTS, Scene3D
 from isolatent.datasets.shapes3d import Shapes3D
@@ -33,6 +34,7 @@ __all__ = [
     "KittiMasks",
     "LabelledImages",
     "LaplaceTransitions",
+    "MNISTDecoder",
     "PackedImages",
     "RecordedTransitions",
     "RenderedScenes",

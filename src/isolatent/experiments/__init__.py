@@ -1,5 +1,10 @@
 """The papers' experiments as data, a runner that resumes, and results beside published scores."""
 
+from isolatent.experiments.augmentation_cells import (
+    AugmentationCell,
+    AugmentationModelSpec,
+    AugmentationWorldSpec,
+)
 from isolatent.experiments.catalogue import find_experiment, list_experiments
 from isolatent.experiments.cells import Cell, ModelSpec, Published, WorldSpec
 from isolatent.experiments.display import ReproductionDisplay
@@ -12,6 +17,9 @@ from isolatent.experiments.runner import Event, Summary, reproduce, select_cells
 from isolatent.experiments.store import Store
 
 __all__ = [
+    "AugmentationCell",
+    "AugmentationModelSpec",
+    "AugmentationWorldSpec",
     "Cell",
     "Event",
     "Experiment",

@@ -29,6 +29,8 @@ from isolatent.evaluation import (
     linear_r2,
     mcc,
 )
+from isolatent.experiments.augmentation_cells import AugmentationCell
+from isolatent.experiments.augmentation_execution import execute_augmentation_cell
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.experiment import Run
 from isolatent.experiments.frame_cells import FrameCell
@@ -79,6 +81,8 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
                 record |= execute_image_cell(run.cell, run.seed)
             elif isinstance(run.cell, FrameCell):
                 record |= execute_frame_cell(run.cell, run.seed)
+            elif isinstance(run.cell, AugmentationCell):
+                record |= execute_augmentation_cell(run.cell, run.seed)
             else:
                 _measure(run.cell, run.seed, record)
         record["warnings"] = [

@@ -78,7 +78,7 @@ def _overview_blocks(
     by_metric: dict[str, list[Comparison]] = {}
     for compared in comparisons:
         by_metric.setdefault(compared.row.metric, []).append(compared)
-    pictures = []
+    pictures: list[Block] = []
     for metric, group in by_metric.items():
         rows = [
             (c.section, values, c.row.published, c.row.spread)
