@@ -37,7 +37,7 @@ COMMANDS = (
     "isolatent diagnose MODEL DATA --json > diagnosis.json",
     "isolatent report MODEL --data DATA --diagnosis diagnosis.json",
 )
-KINDS = {"supported": "reached", "contradicted": "missed"}
+OUTCOMES = {"supported": "reached", "contradicted": "missed"}
 CHECK_COLOURS = {"supported": "var(--good)", "contradicted": "var(--bad)"}
 
 
@@ -157,7 +157,7 @@ _NUMBERS = (TableCell("p", number=True), TableCell("Harm", number=True))
 
 
 def _row(check: CheckData) -> tuple[TableCell, ...]:
-    outcome = Verdict(KINDS.get(check.status, "open"), check.status)
+    outcome = Verdict(OUTCOMES.get(check.status, "open"), check.status)
     return (
         TableCell(CHECK_NAMES.get(check.key, check.key)),
         TableCell(check.status, verdict=outcome),

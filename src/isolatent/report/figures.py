@@ -35,7 +35,7 @@ __all__ = [
 
 MAX_LINE_POINTS = 400  # of a line
 MAX_LABELLED = 12  # rows or columns of a matrix that shows its values
-LARGEST = 1e15  # beyond which differences are lost
+LARGEST_DRAWN = 1e15  # beyond which differences are lost
 STYLES: dict[str, dict[str, Any]] = {
     "first": {"color": "var(--first)", "width": 2},
     "second": {"color": "var(--second)", "width": 2, "dash": "dash"},
@@ -66,7 +66,7 @@ def plain_text(text: str) -> str:
 
 def is_drawable(value: float) -> bool:
     """Return whether a value is finite and small enough for floating-point coordinates."""
-    return math.isfinite(value) and abs(value) < LARGEST
+    return math.isfinite(value) and abs(value) < LARGEST_DRAWN
 
 
 def finite(values: Iterable[float]) -> list[float | None]:
