@@ -2,6 +2,7 @@
 
 from isolatent.report.diagnosed import read_diagnosis
 from isolatent.report.document import is_report, render_page, write_report
+from isolatent.report.explore import explore
 from isolatent.report.fits import page_of_fit
 from isolatent.report.live import LiveReport
 from isolatent.report.page import (
@@ -23,6 +24,7 @@ __all__ = [
     "Score",
     "Section",
     "Verdict",
+    "explore",
     "is_report",
     "judge",
     "page_of_fit",
