@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 from contextlib import nullcontext
@@ -23,6 +24,13 @@ from isolatent.cli.app import (
     app,
     command_line,
     interruptible,
+)
+from isolatent.cli.images import (
+    ImageData,
+    check_image_options,
+    is_image_data,
+    read_image_data,
+    some_images,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +64,7 @@ def fit(
         Path,
         typer.Argument(
             help="Observations, one per row: .npy, .npz (array x and, optionally, x_pos or "
-            "session), .csv (with a header line) or .parquet."
+            "session), .csv (with a header line) or .parquet; or a folder of images, or a video."
         ),
     ],
     data_pos: Annotated[
@@ -142,6 +150,38 @@ def fit(
         ),
     ] = None,
     session: Session = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="For images: table (.csv or .parquet) of pairs, with the columns anchor and "
+            "positive, which hold names of files in DATA.  [default: neighbours in the order of "
+            "names, within a folder or video]"
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: make pairs of two random views of each, by crop, flip, brightness, "
+            "contrast, saturation, hue or grayscale, separated by commas, or all."
+        ),
+    ] = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: height and width in pixels to which they are resized, such as 64 or "
+            "48x64.  [default: 64 for larger ones]"
+        ),
+    ] = None,
+    grayscale: Annotated[
+        bool, typer.Option("--grayscale", help="For images: convert colours to luma.")
+    ] = False,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: encoder, pooled (fast on a CPU), residual or conv (64 × 64 only).  "
+            "[default: pooled]"
+        ),
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
@@ -173,16 +213,23 @@ def fit(
     first = is_first_process(devices, num_nodes)
     with interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
+        is_image = is_image_data(data)
+        check_image_options(context.params, is_image)
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
-        observed = _read(data, data_pos, session, lag)
+        observed: Observations | ImageData
+        if is_image:
+            observed = read_image_data(context.params, _parse_lag(lag), quiet or not first)
+            columns = math.prod(observed.images.shape[1:])
+        else:
+            observed = _read(data, data_pos, session, lag)
+            columns = observed.x.shape[1]
         _check_beliefs(context.params)
-        model = _build(context.params, observed.x.shape[1])
+        model = _build(context.params, columns, is_image)
         if model.beliefs.space == "sphere" and model.n_components < 2:
             raise ValueError(
                 f"--n-components must be at least 2 on a sphere, got {model.n_components}"
             )
-        columns = observed.x.shape[1]
         most = columns + (model.beliefs.space == "sphere")
         if model.n_components > most:
             raise ValueError(
@@ -326,7 +373,7 @@ def _check_beliefs(options: dict[str, Any]) -> None:
         raise ValueError("--p must be given with --conditional gennorm: its exponent, at least 1")
 
 
-def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
+def _build(options: dict[str, Any], n_features: int, is_image: bool) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, Recipe
     from isolatent.training.noise import NOISE_RECIPE
 
@@ -341,6 +388,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
         )
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
+        encoder=(options["encoder"] or "pooled") if is_image else "mlp",
         lag=_parse_lag(options["lag"]),
         relax=relax,
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
@@ -350,18 +398,23 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     )
 
 
-def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
+def _write_report(
+    model: ContrastiveICA, observed: Observations | ImageData, data: Path, out: Path
+) -> None:
     from isolatent.report import page_of_fit, write_report
 
-    rows, columns = observed.x.shape
+    if isinstance(observed, ImageData):
+        x, size = some_images(observed.images)[0], observed.describe()
+    else:
+        x, size = observed.x, "{} rows, {} columns".format(*observed.x.shape)
     page = page_of_fit(
         model,
-        observed.x,
-        X_pos=observed.x_pos,
-        groups=observed.groups,
+        x,
+        X_pos=None if isinstance(observed, ImageData) else observed.x_pos,
+        groups=None if isinstance(observed, ImageData) else observed.groups,
         command=command_line(),
         title=f"Fit of {data.name}",
-        summary=[f"{rows} rows, {columns} columns, {model.n_components} components."],
+        summary=[f"{size}, {model.n_components} components."],
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
     typer.echo(f"report: {out / REPORT_FILE}")
@@ -392,7 +445,7 @@ def _session_lengths(observed: Observations) -> list[int]:
 
 
 def _live_report(
-    observed: Observations, model: ContrastiveICA, data: Path, out: Path
+    observed: Observations | ImageData, model: ContrastiveICA, data: Path, out: Path
 ) -> LiveReport:
     from isolatent.report import LiveReport
 
@@ -404,7 +457,7 @@ def _live_report(
 
 def _train(
     model: ContrastiveICA,
-    observed: Observations,
+    observed: Observations | ImageData,
     out: Path,
     quiet: bool,
     log: bool,
@@ -414,8 +467,12 @@ def _train(
     from isolatent.training import CsvLog, ProgressDisplay
 
     checkpoints = out / "checkpoints"
+    counted = None
+    if isinstance(observed, ImageData):
+        images = observed.images
+        counted = ("images", lambda: images.n_read)
     with (
-        ProgressDisplay(quiet=quiet) as display,
+        ProgressDisplay(quiet=quiet, counted=counted) as display,
         CsvLog(out / "log.csv") as csv_log,
         live or nullcontext(),
     ):
@@ -428,30 +485,35 @@ def _train(
                 live(step)
             display(step)
 
-        model.fit(
-            observed.x,
-            observed.x_pos,
-            groups=observed.groups,
-            checkpoint=None if resume else checkpoints,
-            resume=checkpoints if resume else None,
-            on_step=on_step,
-        )
+        run: dict[str, Any] = {
+            "checkpoint": None if resume else checkpoints,
+            "resume": checkpoints if resume else None,
+            "on_step": on_step,
+        }
+        if isinstance(observed, ImageData):
+            model.fit(observed.pairs, **run)
+            return
+        model.fit(observed.x, observed.x_pos, groups=observed.groups, **run)
     if observed.names is not None:  # as scikit-learn does for data frames
         model.feature_names_in_ = np.asarray(observed.names, dtype=object)
 
 
-def _summary(observed: Observations, model: ContrastiveICA) -> str:
-    rows, columns = observed.x.shape
-    what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
-    if observed.x_pos is None:
-        shortest, longest = model.lag  # type: ignore[misc]
-        what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
-    if observed.groups is not None:
-        what += f", {len(_session_lengths(observed))} sessions"
+def _summary(observed: Observations | ImageData, model: ContrastiveICA) -> str:
+    if isinstance(observed, ImageData):
+        what = observed.describe()
+    else:
+        rows, columns = observed.x.shape
+        what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
+        if observed.x_pos is None:
+            shortest, longest = model.lag  # type: ignore[misc]
+            what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
+        if observed.groups is not None:
+            what += f", {len(_session_lengths(observed))} sessions"
+        what += f", {columns} columns"
     relax = ", ".join([model.relax] if isinstance(model.relax, str) else model.relax)
     relax = "" if relax == "default" else relax
     return (
-        f"{what}, {columns} columns\n"
+        f"{what}\n"
         f"{model.n_components} components; {model.declaration}; loss {model.loss}, "
         f"{f'relax {relax}, ' if relax else ''}seed {model.random_state}"
     )

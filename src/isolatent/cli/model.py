@@ -25,10 +25,12 @@ from isolatent.cli.app import (
     interruptible,
 )
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
+from isolatent.cli.images import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
     from isolatent.evaluation import Interval
+    from isolatent.pairs import Images
     from isolatent.training import ContrastiveICA
 
 __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
@@ -211,11 +213,17 @@ def report(
     check_writable("--out", out, overwrite)
     if (directory / "model.json").is_file():
         checked = None if diagnosis is None else read_diagnosis(diagnosis)
-        fitted, x, z, groups = _load(directory), None, None, None
+        fitted = _load(directory)
+        x: NDArray[Any] | Images | None = None
+        z: NDArray[Any] | None = None
+        groups: NDArray[Any] | None = None
         if truth is not None:
             x, z = _read_with_truth(fitted, data, truth, session)
         elif data is not None:
             x, groups = _read_rows(fitted, data, session)
+        if x is not None and not isinstance(x, np.ndarray):
+            x, rows = some_images(x)
+            z = None if z is None else z[rows]
         page = page_of_fit(
             *(fitted, x, z),
             groups=groups,
@@ -248,17 +256,21 @@ def _load(directory: Path) -> ContrastiveICA:
     return ContrastiveICA.load(directory)
 
 
-def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any]:
+def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any] | Images:
     """Read observations, with their columns in the order of the training data."""
     return _read_rows(model, data, session)[0]
 
 
 def _read_rows(
     model: ContrastiveICA, data: Path, session: str | None
-) -> tuple[NDArray[Any], NDArray[Any] | None]:
+) -> tuple[NDArray[Any] | Images, NDArray[Any] | None]:
     """Read observations, with their columns in the order of the training data, and sessions."""
     from isolatent.pairs.readers import columns_by_name, read_observations
 
+    if is_image_data(data):
+        if session is not None:
+            raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
+        return read_for_model(model, data), None
     observed = read_observations(data, session, varying=False)
     fitted = getattr(model, "feature_names_in_", None)
     if fitted is not None and observed.names is not None:
@@ -274,7 +286,7 @@ def _read_rows(
 
 def _read_with_truth(
     model: ContrastiveICA, data: Path | None, truth: Path, session: str | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+) -> tuple[NDArray[Any] | Images, NDArray[Any]]:
     """Read observations and their true factors."""
     from isolatent.pairs.readers import read_factors
 
@@ -293,7 +305,9 @@ def _read_with_truth(
     return x, z
 
 
-def _encode(model: ContrastiveICA, x: NDArray[Any]) -> NDArray[Any]:
+def _encode(model: ContrastiveICA, x: NDArray[Any] | Images) -> NDArray[Any]:
+    if not isinstance(x, np.ndarray):
+        return encode_images(model, x)
     with warnings.catch_warnings():  # columns are already matched by name
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         return model.transform(x)

@@ -12,6 +12,7 @@ from isolatent.report.content import (
     Block,
     Command,
     FactList,
+    Figure,
     Figures,
     Note,
     Part,
@@ -78,7 +79,7 @@ def _overview_blocks(
     by_metric: dict[str, list[Comparison]] = {}
     for compared in comparisons:
         by_metric.setdefault(compared.row.metric, []).append(compared)
-    pictures = []
+    pictures: list[Figure] = []
     for metric, group in by_metric.items():
         rows = [
             (c.section, values, c.row.published, c.row.spread)

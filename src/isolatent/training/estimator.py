@@ -107,8 +107,10 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             best, or None to leave the codes as they are. They are aligned only as far as checks
             confirm. ``"default"`` means ``"auto"`` if neither space, marginal nor conditional is
             declared, and None otherwise.
-        encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
-            `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a CPU),
+        encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"deep"`` (the same
+            with three hidden layers of twice the width, for mixings that need more), ``"paper"``
+            (that of `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a
+            CPU),
             ``"residual"`` (images), or any module that maps observations to codes
             (N, n_components).
         counts: Whether observations are counts, such as spikes in a bin or photons: none is

@@ -83,6 +83,8 @@ class ProgressDisplay:
         quiet: Whether to show nothing.
         quality_name: Name of the quality figure, such as ``"R²"``.
         pause: Seconds between two plain lines; the last step always gets one.
+        counted: What is counted, such as ``"images"``, and a function that returns how many there
+            have been, to show their number a second.
     """
 
     def __init__(
@@ -91,16 +93,19 @@ class ProgressDisplay:
         quiet: bool = False,
         quality_name: str = "quality",
         pause: float = SECONDS_BETWEEN_LINES,
+        counted: tuple[str, Callable[[], int]] | None = None,
     ) -> None:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
         self.quality_name = quality_name
         self.pause = pause
+        self.counted = counted
         self._measured: dict[str, float] = {}
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
         self._started = self._printed = time.monotonic()
+        self._counted_before = 0 if self.counted is None else self.counted[1]()
         self._steps_before: int | None = None  # steps done before this display, after a resume
         if not self.quiet and self.console.is_terminal:
             self._bar = Progress(
@@ -157,6 +162,10 @@ class ProgressDisplay:
         if step.scale is not None:
             parts.append(f"scale {step.scale:.2f}")
         parts += [f"{name} {value:.3f}" for name, value in self._measured.items()]
+        if self.counted is not None:
+            what, count = self.counted
+            passed = time.monotonic() - self._started
+            parts.append(f"{(count() - self._counted_before) / max(passed, 1e-9):.0f} {what}/s")
         return "  ".join(parts)
 
 
