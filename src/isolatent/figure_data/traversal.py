@@ -15,7 +15,7 @@ from isolatent.figure_data.rows import Array, EncodedRows, choose_components
 
 __all__ = ["TraversalData", "traversal_data"]
 
-STEPS = 9  # along a code
+MOVED_STEPS = 9  # along a code
 MOVED_PERCENTILES = (5.0, 95.0)  # of a code, between which it moves
 MAX_FITTED_ROWS = 8192  # that a decoder is fitted to
 FEWEST_ROWS = 40
@@ -68,7 +68,7 @@ def traversal_data(
     components: Any = None,
     column_names: Sequence[str] | None = None,
     decode: Callable[[Array], Any] | None = None,
-    steps: int = STEPS,
+    steps: int = MOVED_STEPS,
     random_state: int = 0,
 ) -> TraversalData:
     """Return what moving along one code does to the observations.

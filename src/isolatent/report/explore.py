@@ -17,7 +17,7 @@ __all__ = ["explore"]
 
 MAX_EXPLORED_POINTS = 10_000
 POINT_SIZE = 4  # pixels
-HEIGHT = 480
+FIGURE_HEIGHT = 480
 # Menus stand side by side above the figure.
 MENU: dict[str, Any] = {"type": "dropdown", "y": 1.0, "yanchor": "bottom", "xanchor": "left"}
 MENU_WIDTH = 0.22  # of the figure
@@ -111,7 +111,7 @@ def explore(
     for place, menu in enumerate(menus):
         menu["x"] = place * MENU_WIDTH
     title = {"text": first.thinning, "font": {"size": 12}, "x": 1.0, "xanchor": "right"}
-    figure.update_layout(**axes, updatemenus=menus, height=HEIGHT, title=title)
+    figure.update_layout(**axes, updatemenus=menus, height=FIGURE_HEIGHT, title=title)
     return figure
 
 
