@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-import json
+import json as json_format
+import math
 import os
 import tempfile
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
 from isolatent.cli.app import (
     REPORT_FILE,
+    JsonOutput,
     Quiet,
     RandomState,
-    Session,
     app,
+    check_json,
     command_line,
     interruptible,
+    printer,
+    write_result,
+)
+from isolatent.cli.data_options import (
+    ArrayName,
+    Columns,
+    Drop,
+    MaxMemory,
+    PositiveSuffix,
+    Session,
+    Time,
+    data_selection,
+    write_data_record,
 )
 
 if TYPE_CHECKING:
-    from isolatent.pairs.readers import Observations
+    from isolatent.pairs.readers import Observations, Selection
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = [
@@ -38,12 +53,14 @@ __all__ = [
 ]
 
 MAX_DEFAULT_COMPONENTS = 10
+ENCODER_NAMES = ("mlp", "paper", "conv", "pooled", "residual")
+ENCODERS_OF_IMAGES = ("conv", "pooled", "residual")
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
 PARAMETERS = (
     *("space", "marginal", "conditional", "p", "loss", "counts", "noise_share", "random_state"),
-    *("accelerator", "devices", "num_nodes"),
+    *("encoder", "accelerator", "devices", "num_nodes"),
 )
 
 
@@ -53,8 +70,8 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Observations, one per row: .npy, .npz (array x and, optionally, x_pos or "
-            "session), .csv (with a header line) or .parquet."
+            help="Observations, one per row: .csv, .tsv or .txt (with a header line), .parquet, "
+            ".npy, .npz, .h5, .mat, .nwb, .h5ad, .zarr or .nc."
         ),
     ],
     data_pos: Annotated[
@@ -63,6 +80,13 @@ def fit(
             help="Positive samples, one for each row of DATA. Without them, DATA is a time series."
         ),
     ] = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    time: Time = None,
+    session: Session = None,
+    positive_suffix: PositiveSuffix = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     space: Annotated[
         str | None,
         typer.Option(
@@ -91,6 +115,13 @@ def fit(
         int | None,
         typer.Option(help="Number of factors.  [default: number of columns, at most 10]"),
     ] = None,
+    encoder: Annotated[
+        str,
+        typer.Option(
+            help="Encoder: mlp or paper for rows of columns; conv, pooled or residual for images, "
+            "16 × 16 or larger."
+        ),
+    ] = "mlp",
     loss: Annotated[
         str, typer.Option(help="Contrastive loss: infonce, aninfonce, nce, scl or nwj.")
     ] = "infonce",
@@ -139,7 +170,6 @@ def fit(
             "longest, such as 3:3.  [default: 1]"
         ),
     ] = None,
-    session: Session = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
@@ -159,44 +189,71 @@ def fit(
         str | None,
         typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
     ] = None,
+    json: JsonOutput = None,
 ) -> None:
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
+    say = printer(json) if first else (lambda line: None)
     with interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
-        observed = _read(data, data_pos, session, lag)
+            check_json(json, overwrite)
+        selection = data_selection(context.params, images=encoder in ENCODERS_OF_IMAGES)
+        observed = _read(data, data_pos, selection, lag)
         _check_beliefs(context.params)
-        model = _build(context.params, observed.x.shape[1])
-        if model.beliefs.space == "sphere" and model.n_components < 2:
-            raise ValueError(
-                f"--n-components must be at least 2 on a sphere, got {model.n_components}"
-            )
-        columns = observed.x.shape[1]
-        most = columns + (model.beliefs.space == "sphere")
-        if model.n_components > most:
-            raise ValueError(
-                f"--n-components must be at most {most} for {columns} columns, got "
-                f"{model.n_components}: more factors cannot be mixed injectively"
-            )
-        if first and not quiet:
-            typer.echo(_summary(observed, model))
+        n_features = math.prod(observed.x.shape[1:])
+        model = _build(context.params, n_features)
+        _check_sizes(model, n_features)
+        if not quiet:
+            for line in (*observed.notes, _summary(observed, model)):
+                say(line)
         _train(model, observed, out, quiet or not first, log is not None and first, resume)
-        if first:
-            model.save(out, overwrite=overwrite or resume)
-            if overwrite and log is None:  # the log of the replaced model
-                (out / "log.csv").unlink(missing_ok=True)
-            last = model.history_[-1]
-            typer.echo(f"guarantee: {model.guarantee_}")
-            for line in (
-                *describe_directions(model),
-                *describe_gains(model),
-                *describe_axes(model),
-            ):
-                typer.echo(line)
-            typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-            _write_report(model, observed, data, out)
+        if not first:
+            return
+        model.save(out, overwrite=overwrite or resume)
+        write_data_record(out, selection, observed)
+        if overwrite and log is None:  # the log of the replaced model
+            (out / "log.csv").unlink(missing_ok=True)
+        last = model.history_[-1]
+        say(f"guarantee: {model.guarantee_}")
+        for line in (
+            *describe_directions(model),
+            *describe_gains(model),
+            *describe_axes(model),
+        ):
+            say(line)
+        say(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
+        _write_report(model, observed, data, out)
+        say(f"report: {out / REPORT_FILE}")
+        write_result(
+            json,
+            {
+                "model": str(out),
+                "report": str(out / REPORT_FILE),
+                "rows": len(observed.x),
+                "incomplete_rows": observed.n_incomplete,
+                "columns": observed.names,
+                "notes": observed.notes,
+                "n_components": model.n_components,
+                "steps": last.number,
+                "loss": last.loss,
+                "relaxed": model.relaxed_,
+                "guarantee": str(model.guarantee_),
+            },
+        )
+
+
+def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
+    """Raise an error if the codes do not fit the space or the columns."""
+    if model.beliefs.space == "sphere" and model.n_components < 2:
+        raise ValueError(f"--n-components must be at least 2 on a sphere, got {model.n_components}")
+    most = n_features + (model.beliefs.space == "sphere")
+    if model.n_components > most:
+        raise ValueError(
+            f"--n-components must be at most {most} for {n_features} columns, got "
+            f"{model.n_components}: more factors cannot be mixed injectively"
+        )
 
 
 def describe_directions(model: ContrastiveICA) -> list[str]:
@@ -246,6 +303,7 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
 def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
+    check_one_of("--encoder", options["encoder"], ENCODER_NAMES)
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda", "mps"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     for name, at_least in (
@@ -341,26 +399,30 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
 
 
 def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
+    import numpy as np
+
     from isolatent.report import page_of_fit, write_report
 
-    rows, columns = observed.x.shape
+    rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
+    x = observed.x
+    if observed.n_incomplete and observed.x_pos is None:
+        x = x[np.isfinite(x).reshape(rows, -1).all(axis=1)]
     page = page_of_fit(
         model,
-        observed.x,
+        x,
         command=command_line(),
         title=f"Fit of {data.name}",
         summary=[f"{rows} rows, {columns} columns, {model.n_components} components."],
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
-    typer.echo(f"report: {out / REPORT_FILE}")
 
 
-def _read(data: Path, data_pos: Path | None, session: str | None, lag: str | None) -> Observations:
+def _read(data: Path, data_pos: Path | None, selection: Selection, lag: str | None) -> Observations:
     from isolatent.pairs.readers import read_observations, read_pairs
 
     if data_pos is not None:
-        return read_pairs(data, data_pos, session)
-    observed = read_observations(data, session)
+        return read_pairs(data, data_pos, selection=selection)
+    observed = read_observations(data, selection=selection)
     if observed.x_pos is None:
         longest = max(_session_lengths(observed))
         if _parse_lag(lag)[1] >= longest:
@@ -382,10 +444,16 @@ def _session_lengths(observed: Observations) -> list[int]:
 def _train(
     model: ContrastiveICA, observed: Observations, out: Path, quiet: bool, log: bool, resume: bool
 ) -> None:
+    import numpy as np
+
     from isolatent.training import CsvLog, ProgressDisplay
 
     checkpoints = out / "checkpoints"
-    with ProgressDisplay(quiet=quiet) as display, CsvLog(out / "log.csv") as csv_log:
+    with (
+        warnings.catch_warnings(),
+        ProgressDisplay(quiet=quiet) as display,
+        CsvLog(out / "log.csv") as csv_log,
+    ):
 
         def on_step(step: Step) -> None:
             if log:
@@ -393,10 +461,13 @@ def _train(
                 csv_log(step)
             display(step)
 
+        # The notes of the observations count incomplete rows already.
+        warnings.filterwarnings("ignore", message=".*rows hold NaN and are left out")
         model.fit(
             observed.x,
             observed.x_pos,
             groups=observed.groups,
+            times=observed.times,
             checkpoint=None if resume else checkpoints,
             resume=checkpoints if resume else None,
             on_step=on_step,
@@ -406,7 +477,7 @@ def _train(
 
 
 def _summary(observed: Observations, model: ContrastiveICA) -> str:
-    rows, columns = observed.x.shape
+    rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
     what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
     if observed.x_pos is None:
         shortest, longest = model.lag  # type: ignore[misc]
@@ -424,8 +495,6 @@ def _summary(observed: Observations, model: ContrastiveICA) -> str:
 
 def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Raise an error if a model cannot or must not be written to a directory."""
-    from isolatent.report import is_report
-
     if overwrite and resume:
         raise ValueError("--overwrite and --resume exclude each other")
     if out.exists() and not out.is_dir():
@@ -445,7 +514,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
                 + (", or --resume to continue from its checkpoint" if _has_checkpoint(out) else "")
             )
     report = out / REPORT_FILE
-    if report.exists() and not is_report(report):
+    if report.exists() and not _is_report(report):
         raise FileExistsError(f"--out: {report} was not written by isolatent; move it first")
     ancestor = next(path for path in (out, *out.parents) if path.exists())
     if not ancestor.is_dir():
@@ -455,6 +524,12 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
             pass
     except OSError as error:
         raise PermissionError(f"--out: cannot write in {ancestor} ({error.strerror})") from error
+
+
+def _is_report(path: Path) -> bool:
+    from isolatent.report import is_report  # its package takes a second to import
+
+    return is_report(path)
 
 
 def _resume_advice(out: Path) -> str:
@@ -474,7 +549,7 @@ def _is_ours(out: Path) -> bool:
     ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
     if model.exists():
         try:
-            content = json.loads(model.read_bytes())
+            content = json_format.loads(model.read_bytes())
         except (OSError, ValueError):
             return False
         if not (isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()):
