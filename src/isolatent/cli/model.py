@@ -43,9 +43,7 @@ __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
 CODE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 CONFIDENCE_LEVEL = 0.95
 RESULTS_DEPTH = 4  # levels of directories in which results are looked for
-MAX_ENTRIES = (
-    20_000  # files and directories looked at before a folder is taken to hold other things
-)
+MAX_ENTRIES = 20_000  # that are looked at before a folder is taken to hold other things
 
 
 @app.command()
@@ -290,9 +288,7 @@ def report(
     elif results := read_results(directory):
         page = page_of_runs(results)
     else:
-        raise DamagedFileError(
-            f"DIRECTORY: {directory} is damaged: its experiments hold no results"
-        )
+        raise DamagedFileError(f"{directory} is damaged: its experiments hold no results")
     write_report(target, page, overwrite=True)  # checked before
     printer(json)(f"wrote {target}")
     write_result(json, {"report": str(target)})

@@ -92,7 +92,8 @@ def contents_of(path: Path, store: ArrayStore, selection: Selection) -> Contents
         else:
             faults.append(unknown_name("array", asked, f"--{role}", [*store.arrays]))
     if selection.session is None:
-        wanted |= {"session": one for one in reversed(SESSION_ARRAYS) if one in store.arrays}
+        found = [one for one in SESSION_ARRAYS if one in store.arrays]
+        wanted |= {"session": found[0]} if found else {}
     for one in wanted.values():
         if store.arrays[one].dtype is None:
             faults.append(
@@ -115,9 +116,8 @@ def contents_of(path: Path, store: ArrayStore, selection: Selection) -> Contents
     times = values.get("time")
     if times is not None and times.ndim > 1 and 1 in times.shape:
         times = times.reshape(-1)
-    notes = (
-        [] if selection.array == name or name in OBSERVED_ARRAYS else [f"read the array {name!r}"]
-    )
+    expected = name in (selection.array, *OBSERVED_ARRAYS)
+    notes = [] if expected else [f"read the array {name!r}"]
     return Contents(
         *(values["x"], values.get("x_pos")),
         session=session,
@@ -175,9 +175,7 @@ def read_npy(path: Path, selection: Selection) -> Contents:
         if file.read(4) == ZIP_MAGIC:
             raise ValueError(f"{path.name}: is an archive of arrays; rename it to .npz")
         if not _is_npy(path):
-            raise DamagedFileError(
-                f"{path.name} is damaged: it does not begin as an .npy file does"
-            )
+            raise DamagedFileError(f"{path.name} is damaged: it does not begin as .npy files do")
         file.seek(0)
         with damaged_as(path):
             _, dtype = _read_header(file)

@@ -70,10 +70,10 @@ class Dialect:
 
 
 def sniff_dialect(sample: bytes) -> Dialect:
-    """Return the dialect of a table, from the start of its file.
+    r"""Return the dialect of a table, from the start of its file.
 
     Example:
-        >>> sniff_dialect(b"\\xef\\xbb\\xbfa;b\\n1,5;2\\n")
+        >>> sniff_dialect(b"\xef\xbb\xbfa;b\n1,5;2\n")
         Dialect(separator=';', decimal=',', encoding='utf-8-sig')
     """
     encoding = _sniff_encoding(sample)
@@ -107,11 +107,14 @@ def _sniff_encoding(sample: bytes) -> str:
         return "utf-8-sig"
     if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample, final=len(sample) < SAMPLE_BYTES)
-    except UnicodeDecodeError:
-        return "cp1252"
-    return "utf-8"
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            decoder = codecs.getincrementaldecoder(encoding)()
+            decoder.decode(sample, final=len(sample) < SAMPLE_BYTES)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "latin-1"  # which any bytes are
 
 
 def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
@@ -119,9 +122,11 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
     if selection.array is not None:
         raise ValueError(f"{path.name}: --array is for files of arrays, got {selection.array!r}")
     is_text = suffix in TEXT_SUFFIXES
-    table, dialect = (
-        _open_text(path, selection) if is_text else (_open_parquet(path, selection), None)
-    )
+    dialect: Dialect | None = None
+    if is_text:
+        table, dialect = _open_text(path, selection)
+    else:
+        table = _open_parquet(path, selection)
     names: list[str] = table.column_names
     selection = selection.resolve(set(names))
     line_of = None if dialect is None else _line_finder(path, dialect)
@@ -200,7 +205,7 @@ def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect]:
     as_text = {} if session is None else {session: arrow.string()}
     try:
         return _parse(path, dialect, as_text), dialect
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowInvalid, UnicodeError) as error:
         if faults := _ragged_lines(path, dialect):
             raise DamagedFileError(f"{path.name} is damaged: {faults}") from error
         if "conversion error" not in str(error) and "UTF8" not in str(error):
@@ -347,17 +352,22 @@ def _parse_floats(
     where = "" if len(wrong) == present else f" in {describe_rows(wrong, line_of)}"
     advice = _advice(name)
     if where:
-        advice = f"correct the value{'s' * (len(wrong) > 1)}, or {advice}"
+        advice = f"correct the value{'s' * (len(wrong) > 1)}, or leave the column out: "
+        advice += f"--drop {_as_argument(name)}"
     faults.append(f"column {name!r} holds text ({text}), not numbers{where}; {advice}")
     return values
 
 
 def _advice(name: str) -> str:
-    given = name if name.isidentifier() else repr(name)
+    given = _as_argument(name)
     return (
         f"leave it out with --drop {given}, or pass it as --session {given} if it holds session "
         f"ids, or as --time {given} if times"
     )
+
+
+def _as_argument(name: str) -> str:
+    return name if name.isidentifier() else repr(name)
 
 
 def _describe(column: Any) -> str:
