@@ -116,7 +116,9 @@ class _Group(TyperGroup):
 class _Application(typer.Typer):
     """The application; every command groups its options."""
 
-    def command(self, *args: Any, **options: Any) -> Any:
+    def command(
+        self, *args: Any, **options: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         options.setdefault("cls", _Command)
         return super().command(*args, **options)
 
@@ -212,7 +214,8 @@ def printable(text: str) -> str:
 
 def _with_json_target(args: list[str]) -> list[str]:
     """Give --json a value: the name that follows it if it ends in .json, else standard output."""
-    given, rest = [], list(args)
+    given: list[str] = []
+    rest = list(args)
     while rest:
         word = rest.pop(0)
         if word == "--":

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from isolatent.pairs.arrays import ArrayPairs as ArrayPairs
     from isolatent.pairs.arrays import check_rows_finite as check_rows_finite
     from isolatent.pairs.arrays import release_pages as release_pages
+    from isolatent.pairs.dataset_pairs import DatasetPairs as DatasetPairs
+    from isolatent.pairs.dataset_pairs import LoaderPairs as LoaderPairs
+    from isolatent.pairs.dataset_pairs import as_pair_source as as_pair_source
+    from isolatent.pairs.dataset_pairs import is_torch_data as is_torch_data
     from isolatent.pairs.factor_pairs import FactorPairs as FactorPairs
     from isolatent.pairs.factor_pairs import KnownPairs as KnownPairs
     from isolatent.pairs.recordings import Recording as Recording
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "arrays": ("ArrayPairs", "check_rows_finite", "release_pages"),
+    "dataset_pairs": ("DatasetPairs", "LoaderPairs", "as_pair_source", "is_torch_data"),
     "factor_pairs": ("FactorPairs", "KnownPairs"),
     "recordings": ("Recording", "check_window", "stack_recordings"),
     "separate_recordings": ("SeparateRecordings", "lay_out"),

@@ -58,7 +58,9 @@ class Listed:
 class ArrayStore(Protocol):
     """A file, or a directory, of named arrays."""
 
-    arrays: Mapping[str, Listed]
+    @property
+    def arrays(self) -> Mapping[str, Listed]:
+        """What is known of each array, by name."""
 
     def read(self, name: str) -> Array:
         """Return the values of an array; text as strings."""

@@ -332,10 +332,8 @@ def _check_complete(contents: Contents, x: Array, finite: Array, constant: Array
     if complete >= max(2, FEW_MISSING * len(x)):
         return
     missing = np.isnan(x).sum(axis=0) if x.ndim == 2 else np.zeros(0)
-    worst = np.argsort(-missing, kind="stable")[:3] if len(missing) else []
-    blame = ", ".join(
-        f"{_label(contents.names, int(k))} lacks {missing[k]} of {len(x)}" for k in worst
-    )
+    worst: list[int] = np.argsort(-missing, kind="stable")[:3].tolist()
+    blame = ", ".join(f"{_label(contents.names, k)} lacks {missing[k]} of {len(x)}" for k in worst)
     text = f"{complete} of {len(x)} rows are complete; columns that lack most values: {blame}"
     if complete < 2:
         contents.faults.append(f"{text}; leave columns out with --drop")
@@ -432,7 +430,7 @@ def _as_array(where: str, x: Array, selection: Selection) -> Array:
 def _scan_columns(contents: Contents, x: Array) -> tuple[npt.NDArray[np.bool_], ...]:
     """Return in one pass which rows are finite, and which columns never vary."""
     finite = np.ones(len(x), dtype=bool)
-    constant = np.ones(x.shape[1:], dtype=bool)
+    constant: npt.NDArray[np.bool_] = np.ones(x.shape[1:], dtype=bool)
     if not len(x) or contents.faults:
         return finite, np.zeros(x.shape[1:], dtype=bool)
     first = np.array(x[0])

@@ -65,7 +65,7 @@ class Selection:
 
     def resolve(self, known: Container[str]) -> Selection:
         """Return the selection with the optional names that a file has."""
-        found = {role: name for role, name in self.optional.items() if name in known}
+        found: dict[str, Any] = {r: name for r, name in self.optional.items() if name in known}
         return replace(self, optional={}, **found)
 
     @property
