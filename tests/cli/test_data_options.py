@@ -1,38 +1,56 @@
 """From a messy file to codes: chosen columns, gaps, times, and the record that a model keeps."""
 
+import io
 import json
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import NAMES, QUICK
+from command_line import NAMES, QUICK, run_main
 from isolatent.cli.app import COMMAND_GROUPS, app, printable
 from isolatent.cli.data_options import DATA_RECORD
 from isolatent.cli.model import holds_results
 from isolatent.training import ContrastiveICA
 
+DECLARED = ("--space", "euclidean")  # nothing is searched for, so that fits are short
 
-@pytest.fixture
-def messy(tmp_path, world):
-    """A table with semicolons, gaps, a text column, a constant one, sessions and times."""
+
+def write_messy(path, world):
+    """Write a table with semicolons, gaps, a text column, a constant one, sessions and times."""
     x = world.x.copy()
     x[[3, 70, 71], [0, 1, 2]] = np.nan
     table = pd.DataFrame(x, columns=NAMES)
     table.insert(0, "when", pd.date_range("2026-03-29", periods=400, freq="20ms"))
     table = table.assign(trial=np.repeat(["a", "b"], 200), note="fine", gain=7.5)
-    path = tmp_path / "messy.csv"
     table.to_csv(path, sep=";", decimal=",", encoding="utf-8-sig", index=False)
-    return path
+
+
+@pytest.fixture(scope="module")
+def fitted_to_messy(tmp_path_factory, world):
+    """A model of a messy table, and what its fit printed."""
+    folder = tmp_path_factory.mktemp("messy")
+    write_messy(folder / "messy.csv", world)
+    words = ("--time", "when", "--session", "trial", "--drop", "note", *DECLARED)
+    command = ("fit", folder / "messy.csv", *words, *QUICK, "--out", folder / "model")
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        assert run_main(patch, *command) == 0, err.getvalue()
+    return SimpleNamespace(model=folder / "model", out=out.getvalue(), err=err.getvalue())
 
 
 @pytest.fixture
-def model_of_messy(isolatent, messy):
-    out = messy.parent / "model"
-    options = ("--time", "when", "--session", "trial", "--drop", "note")
-    done = isolatent("fit", messy, *options, *QUICK, "--out", out)
-    assert done.code == 0, done.err
-    return out, done
+def messy(tmp_path, fitted_to_messy):
+    return shutil.copy(fitted_to_messy.model.parent / "messy.csv", tmp_path / "messy.csv")
+
+
+@pytest.fixture
+def model_of_messy(tmp_path, fitted_to_messy):
+    model = shutil.copytree(fitted_to_messy.model, tmp_path / "of_messy")
+    return model, fitted_to_messy
 
 
 def test_what_was_done_to_a_messy_table_is_said_in_lines(model_of_messy):
@@ -96,7 +114,7 @@ def test_a_damaged_record_is_named(isolatent, messy, model_of_messy, content):
 def test_columns_without_names_are_known_by_their_numbers(isolatent, tmp_path, world):
     x = np.column_stack([world.x[:, 0], np.ones(400), world.x[:, 1:]])
     np.save(tmp_path / "x.npy", x)
-    done = isolatent("fit", "x.npy", *QUICK, "--columns", "0-2,3", "--out", "model")
+    done = isolatent("fit", "x.npy", *QUICK, *DECLARED, "--columns", "0-2,3", "--out", "model")
     assert done.code == 0, done.err
     assert "column 1 is constant, and left out" in done.out
     assert isolatent("transform", "model", "x.npy", "--out", "h.npy").code == 0
@@ -109,7 +127,9 @@ def test_positives_in_columns_with_a_suffix(isolatent, tmp_path, world):
     pos = pd.DataFrame(world.x_pos, columns=[f"{name}_pos" for name in NAMES])
     table = pd.concat([pd.DataFrame(world.x, columns=NAMES), pos], axis=1)
     table.to_parquet(tmp_path / "wide.parquet")
-    done = isolatent("fit", "wide.parquet", "--positive-suffix", "_pos", *QUICK, "--out", "model")
+    done = isolatent(
+        "fit", "wide.parquet", "--positive-suffix", "_pos", *QUICK, *DECLARED, "--out", "model"
+    )
     assert done.code == 0, done.err
     assert "400 pairs, 3 columns" in done.out
     assert isolatent("transform", "model", "wide.parquet").code == 0
@@ -120,7 +140,7 @@ def test_images_have_an_encoder_on_the_command_line(isolatent, tmp_path):
     x = rng.random((60, 20, 24)).astype(np.float32)
     np.savez(tmp_path / "x.npz", x=x, x_pos=x + 0.1 * rng.random(x.shape, dtype=np.float32))
     quick = ("--n-components", "2", "--max-steps", "3", "--batch-size", "16")
-    done = isolatent("fit", "x.npz", "--encoder", "conv", *quick, "--out", "model")
+    done = isolatent("fit", "x.npz", "--encoder", "conv", *quick, *DECLARED, "--out", "model")
     assert done.code == 0, done.err
     assert isolatent("transform", "model", "x.npz", "--out", "h.npy").code == 0
     assert np.load(tmp_path / "h.npy").shape == (60, 2)
@@ -144,7 +164,7 @@ def test_json_is_one_document_on_standard_output(isolatent, files, model, tmp_pa
         "evaluate": (model, "--truth", truth, "--quiet"),
         "report": (model,),
         "reproduce": ("--list",),
-        "fit": (truth, *QUICK, "--out", tmp_path / "new", "--quiet"),
+        "fit": (truth, *QUICK, *DECLARED, "--out", tmp_path / "new", "--quiet"),
         "demo": ("--max-steps", "2", "--quiet"),
     }
     found = {}
@@ -204,7 +224,7 @@ def test_a_folder_of_other_things_is_not_walked(tmp_path, monkeypatch):
 def test_columns_with_escape_sequences_do_not_reach_the_terminal(isolatent, tmp_path, world):
     names = ["left\x1b[31m", "right\x07", "up\x9b2J"]
     pd.DataFrame(world.x, columns=names).to_csv(tmp_path / "x.csv", index=False)
-    done = isolatent("fit", "x.csv", *QUICK, "--out", "model")
+    done = isolatent("fit", "x.csv", *QUICK, *DECLARED, "--out", "model")
     shown = done.out + done.err + isolatent("info", "model").out
     (tmp_path / "other.csv").write_text("a\x1b[2J,b\n1,x\n2,y\n")
     shown += isolatent("transform", "model", "other.csv").err

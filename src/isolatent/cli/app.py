@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -40,6 +40,8 @@ __all__ = [
     "printer",
     "write_result",
 ]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 MAX_SEED = 2**32 - 1  # the largest that NumPy accepts
 REPORT_FILE = "report.html"  # in the directory of a model or of results
@@ -117,10 +119,9 @@ class _Application(typer.Typer):
     """The application; every command groups its options."""
 
     def command(
-        self, *args: Any, **options: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        options.setdefault("cls", _Command)
-        return super().command(*args, **options)
+        self, name: str | None = None, *, cls: type[TyperCommand] | None = None, **options: Any
+    ) -> Callable[[Function], Function]:
+        return super().command(name, cls=cls or _Command, **options)
 
 
 app = _Application(

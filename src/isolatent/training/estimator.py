@@ -208,8 +208,9 @@ class ContrastiveICA(StoredModel):
             groups: For recordings: one session id for each row, or, if X is a data frame, the
                 name of the column that holds them. Pairs stay within a session.
             times: For recordings: the time of each row, increasing within each session, or the name
-                of a column; for a list of recordings a list. The time between the rows of a pair is its lag times the
-                median interval, up to half of that interval; a longer interval ends a session.
+                of a column; for a list of recordings a list. The time between the rows of a pair is
+                its lag times the median interval, up to half of that interval; a longer interval
+                ends a session.
             max_gap: For recordings: longest run of rows with NaN that is interpolated linearly.
             common: For a list of recordings: which of their rows show the same factors.
                 ``"times"`` for rows at the same time; or a list of arrays with a label for each
