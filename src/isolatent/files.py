@@ -1,4 +1,4 @@
-"""Atomic file writes, damaged files, conversion to plain JSON data, and SHA-256 digests."""
+"""Atomic file writes, conversion to plain JSON data, and SHA-256 digests."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTIAL_SUFFIX",
-    "DamagedFileError",
     "atomic_write",
     "check_not_truncated",
-    "damaged_as",
     "digest_data",
     "digest_file",
     "digest_json",
@@ -68,38 +66,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     _sync_directory(target.parent)
 
 
-class DamagedFileError(ValueError):
-    """A file that cannot be read because its content is not what its format prescribes."""
-
-
-@contextmanager
-def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn any error of a library that reads a file into one line that names the file.
-
-    Errors of the system, such as a file that does not exist, and those that name a damaged file
-    already pass, as do lack of memory and interruption.
-
-    Example:
-        >>> with damaged_as("folder/model.json"):
-        ...     {}["format"]
-        Traceback (most recent call last):
-        isolatent.files.DamagedFileError: model.json is damaged: it lacks 'format'
-    """
-    try:
-        yield
-    except (DamagedFileError, MemoryError, ImportError):
-        raise
-    except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        reason = f"{error}".strip().splitlines() or [type(error).__name__]
-        if isinstance(error, KeyError):
-            reason = [f"it lacks {error}"]
-        elif isinstance(error, RecursionError):
-            reason = ["it is nested too deeply"]
-        raise DamagedFileError(f"{Path(path).name} is damaged: {reason[0]}") from error
-
-
 def check_not_truncated(array: NDArray[Any]) -> None:
     """Raise an error if the file of a memory map has become shorter than the map.
 
@@ -111,7 +77,7 @@ def check_not_truncated(array: NDArray[Any]) -> None:
     with suppress(FileNotFoundError):  # a deleted file stays readable through its map
         size, needed = os.stat(path).st_size, getattr(array, "offset", 0) + array.nbytes
         if size < needed:
-            raise DamagedFileError(
+            raise ValueError(
                 f"{Path(path).name} is damaged: it has {size} bytes where {needed} were mapped; it "
                 "was truncated while it was in use"
             )

@@ -29,7 +29,8 @@ from isolatent.cli.app import (
 )
 from isolatent.cli.data_options import ArrayName, MaxMemory, Session, Time, model_selection
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
-from isolatent.files import DamagedFileError, atomic_write, damaged_as
+from isolatent.files import atomic_write
+from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -288,7 +289,7 @@ def report(
     elif results := read_results(directory):
         page = page_of_runs(results)
     else:
-        raise DamagedFileError(f"{directory} is damaged: its experiments hold no results")
+        raise UnreadableFileError(f"{directory} is damaged: its experiments hold no results")
     write_report(target, page, overwrite=True)  # checked before
     printer(json)(f"wrote {target}")
     write_result(json, {"report": str(target)})

@@ -12,8 +12,13 @@ from typing import IO, Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from isolatent.files import DamagedFileError, damaged_as
-from isolatent.pairs.readers.faults import listed, nearest_name, unknown_name
+from isolatent.pairs.readers.faults import (
+    UnreadableFileError,
+    damaged_as,
+    listed,
+    nearest_name,
+    unknown_name,
+)
 from isolatent.pairs.readers.selection import (
     Contents,
     Selection,
@@ -177,7 +182,7 @@ def read_npy(path: Path, selection: Selection) -> Contents:
         if file.read(4) == ZIP_MAGIC:
             raise ValueError(f"{path.name}: is an archive of arrays; rename it to .npz")
         if not _is_npy(path):
-            raise DamagedFileError(f"{path.name} is damaged: it does not begin as .npy files do")
+            raise UnreadableFileError(f"{path.name} is damaged: it does not begin as .npy files do")
         file.seek(0)
         with damaged_as(path):
             _, dtype = _read_header(file)
@@ -219,7 +224,7 @@ class NpzStore:
         if dtype.hasobject:
             return Listed(shape, None)
         if start + math.prod(shape) * dtype.itemsize != member.file_size:
-            raise DamagedFileError(
+            raise UnreadableFileError(
                 f"{self.path.name} is damaged: the size of {member.filename} is not that of an "
                 f"array of shape {shape} and dtype {dtype}"
             )

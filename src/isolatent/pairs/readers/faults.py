@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
 __all__ = [
     "LineOf",
+    "UnreadableFileError",
+    "damaged_as",
     "describe_rows",
     "joined",
     "listed",
@@ -20,6 +25,38 @@ LineOf: TypeAlias = Callable[[Sequence[int]], list[int]]  # from rows to lines o
 
 MAX_LISTED = 8  # names listed in a message
 MAX_ROWS_LISTED = 5
+
+
+class UnreadableFileError(ValueError):
+    """Raised for a file that its library cannot read: it is truncated, or of another format."""
+
+
+@contextmanager
+def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn any error of a library that reads a file into one line that names the file.
+
+    Errors of the system, such as a file that does not exist, and those that name a damaged file
+    already pass, as do lack of memory and interruption.
+
+    Example:
+        >>> with damaged_as("folder/model.json"):
+        ...     {}["format"]
+        Traceback (most recent call last):
+        isolatent.pairs.readers.faults.UnreadableFileError: model.json is damaged: it lacks 'format'
+    """
+    try:
+        yield
+    except (UnreadableFileError, MemoryError, ImportError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = f"{error}".strip().splitlines() or [type(error).__name__]
+        if isinstance(error, KeyError):
+            reason = [f"it lacks {error}"]
+        elif isinstance(error, RecursionError):
+            reason = ["it is nested too deeply"]
+        raise UnreadableFileError(f"{Path(path).name} is damaged: {reason[0]}") from error
 
 
 def raise_faults(where: str, faults: Sequence[str]) -> None:

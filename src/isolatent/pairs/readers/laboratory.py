@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from isolatent.files import DamagedFileError, damaged_as
 from isolatent.pairs.readers.array_files import Listed, contents_of
-from isolatent.pairs.readers.faults import listed, unknown_name
+from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as, listed, unknown_name
 from isolatent.pairs.readers.selection import (
     Contents,
     Selection,
@@ -163,7 +162,9 @@ class MatlabStore:
             self.path, variable_names=[name], chars_as_strings=True, mat_dtype=False
         )[name]
         if values.dtype.hasobject or values.dtype.names:
-            raise DamagedFileError(f"{self.path.name}: {name!r} holds objects, which are not read")
+            raise UnreadableFileError(
+                f"{self.path.name}: {name!r} holds objects, which are not read"
+            )
         return np.char.rstrip(values) if values.dtype.kind == "U" else np.asarray(values)
 
 
@@ -319,7 +320,7 @@ class ZarrStore:
             for name, array in self._arrays.items():
                 unknown = {*_codecs(array.metadata.to_dict())} - SAFE_CODECS
                 if unknown:
-                    raise DamagedFileError(
+                    raise UnreadableFileError(
                         f"{path.name}: {name!r} has codecs that are not allowed, since they may "
                         f"run code: {', '.join(sorted(unknown))}"
                     )
