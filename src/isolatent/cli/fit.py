@@ -7,6 +7,8 @@ import math
 import os
 import tempfile
 import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -38,9 +40,18 @@ from isolatent.cli.data_options import (
     data_selection,
     write_data_record,
 )
+from isolatent.cli.images import (
+    IMAGE_ENCODERS,
+    ImageData,
+    check_image_options,
+    is_image_data,
+    read_image_data,
+    some_images,
+)
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations, Selection
+    from isolatent.report import LiveReport
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = [
@@ -53,14 +64,13 @@ __all__ = [
 ]
 
 MAX_DEFAULT_COMPONENTS = 10
-ENCODER_NAMES = ("mlp", "paper", "conv", "pooled", "residual")
-ENCODERS_OF_IMAGES = ("conv", "pooled", "residual")
+ENCODERS_OF_ROWS = ("mlp", "deep", "paper")
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
 PARAMETERS = (
     *("space", "marginal", "conditional", "p", "loss", "counts", "noise_share", "random_state"),
-    *("encoder", "accelerator", "devices", "num_nodes"),
+    *("accelerator", "devices", "num_nodes"),
 )
 
 
@@ -71,7 +81,7 @@ def fit(
         Path,
         typer.Argument(
             help="Observations, one per row: .csv, .tsv or .txt (with a header line), .parquet, "
-            ".npy, .npz, .h5, .mat, .nwb, .h5ad, .zarr or .nc."
+            ".npy, .npz, .h5, .mat, .nwb, .h5ad, .zarr or .nc; or a folder of images, or a video."
         ),
     ],
     data_pos: Annotated[
@@ -116,12 +126,12 @@ def fit(
         typer.Option(help="Number of factors.  [default: number of columns, at most 10]"),
     ] = None,
     encoder: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Encoder: mlp or paper for rows of columns; conv, pooled or residual for images, "
-            "16 × 16 or larger."
+            help="Encoder: mlp, deep or paper for rows of columns; pooled (fast on a CPU), conv or "
+            "residual for images.  [default: mlp, or pooled for images]"
         ),
-    ] = "mlp",
+    ] = None,
     loss: Annotated[
         str, typer.Option(help="Contrastive loss: infonce, aninfonce, nce, scl or nwj.")
     ] = "infonce",
@@ -170,6 +180,31 @@ def fit(
             "longest, such as 3:3.  [default: 1]"
         ),
     ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="For images: table (.csv or .parquet) of pairs, with the columns anchor and "
+            "positive, which hold names of files in DATA.  [default: neighbours in the order of "
+            "names, within a folder or video]"
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: make pairs of two random views of each, by crop, flip, brightness, "
+            "contrast, saturation, hue or grayscale, separated by commas, or all."
+        ),
+    ] = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: height and width in pixels to which they are resized, such as 64 or "
+            "48x64.  [default: 64 for larger ones]"
+        ),
+    ] = None,
+    grayscale: Annotated[
+        bool, typer.Option("--grayscale", help="For images: convert colours to luma.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
@@ -189,6 +224,13 @@ def fit(
         str | None,
         typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Keep report.html in --out current while training runs; a browser reloads it.",
+        ),
+    ] = False,
     json: JsonOutput = None,
 ) -> None:
     """Train a model on pairs or on a time series."""
@@ -196,23 +238,33 @@ def fit(
     say = printer(json) if first else (lambda line: None)
     with interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
+        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        check_image_options(context.params, is_image)
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
             check_json(json, overwrite)
-        selection = data_selection(context.params, images=encoder in ENCODERS_OF_IMAGES)
-        observed = _read(data, data_pos, selection, lag)
+        observed: Observations | ImageData
+        selection = data_selection(context.params, images=encoder in IMAGE_ENCODERS)
+        if is_image:
+            observed = read_image_data(context.params, _parse_lag(lag), quiet or not first)
+            n_features = math.prod(observed.images.shape[1:])
+        else:
+            observed = _read(data, data_pos, selection, lag)
+            n_features = math.prod(observed.x.shape[1:])
         _check_beliefs(context.params)
-        n_features = math.prod(observed.x.shape[1:])
-        model = _build(context.params, n_features)
+        model = _build(context.params, n_features, is_image)
         _check_sizes(model, n_features)
+        notes = () if isinstance(observed, ImageData) else observed.notes
         if not quiet:
-            for line in (*observed.notes, _summary(observed, model)):
+            for line in (*notes, _summary(observed, model)):
                 say(line)
-        _train(model, observed, out, quiet or not first, log is not None and first, resume)
+        live = _live_report(observed, model, data, out, say) if watch and first else None
+        _train(model, observed, out, quiet or not first, log is not None and first, resume, live)
         if not first:
             return
         model.save(out, overwrite=overwrite or resume)
-        write_data_record(out, selection, observed)
+        if not isinstance(observed, ImageData):
+            write_data_record(out, selection, observed)
         if overwrite and log is None:  # the log of the replaced model
             (out / "log.csv").unlink(missing_ok=True)
         last = model.history_[-1]
@@ -231,10 +283,7 @@ def fit(
             {
                 "model": str(out),
                 "report": str(out / REPORT_FILE),
-                "rows": len(observed.x),
-                "incomplete_rows": observed.n_incomplete,
-                "columns": observed.names,
-                "notes": observed.notes,
+                **_describe_data(observed),
                 "n_components": model.n_components,
                 "steps": last.number,
                 "loss": last.loss,
@@ -242,6 +291,18 @@ def fit(
                 "guarantee": str(model.guarantee_),
             },
         )
+
+
+def _describe_data(observed: Observations | ImageData) -> dict[str, Any]:
+    """Return what was read, for programs."""
+    if isinstance(observed, ImageData):
+        return {"rows": len(observed.images), "shape": list(observed.images.shape[1:])}
+    return {
+        "rows": len(observed.x),
+        "incomplete_rows": observed.n_incomplete,
+        "columns": observed.names,
+        "notes": observed.notes,
+    }
 
 
 def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
@@ -303,7 +364,8 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
 def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
-    check_one_of("--encoder", options["encoder"], ENCODER_NAMES)
+    if options["encoder"] is not None:
+        check_one_of("--encoder", options["encoder"], (*ENCODERS_OF_ROWS, *IMAGE_ENCODERS))
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda", "mps"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     for name, at_least in (
@@ -374,7 +436,7 @@ def _check_beliefs(options: dict[str, Any]) -> None:
         raise ValueError("--p must be given with --conditional gennorm: its exponent, at least 1")
 
 
-def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
+def _build(options: dict[str, Any], n_features: int, is_image: bool) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, Recipe
     from isolatent.training.noise import NOISE_RECIPE
 
@@ -389,6 +451,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
         )
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
+        encoder=options["encoder"] or ("pooled" if is_image else "mlp"),
         lag=_parse_lag(options["lag"]),
         relax=relax,
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
@@ -398,21 +461,28 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     )
 
 
-def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
-    import numpy as np
-
+def _write_report(
+    model: ContrastiveICA, observed: Observations | ImageData, data: Path, out: Path
+) -> None:
     from isolatent.report import page_of_fit, write_report
 
-    rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
-    x = observed.x
-    if observed.n_incomplete and observed.x_pos is None:
-        x = x[np.isfinite(x).reshape(rows, -1).all(axis=1)]
+    shown: dict[str, Any] = {}
+    if isinstance(observed, ImageData):
+        x, size = some_images(observed.images)[0], observed.describe()
+    else:
+        x, known = observed.x, observed.complete
+        size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
+        shown = {"X_pos": observed.x_pos, "groups": observed.groups}
+        if not known.all():
+            x = x[known]
+            shown = {k: None if part is None else part[known] for k, part in shown.items()}
     page = page_of_fit(
         model,
         x,
+        **shown,
         command=command_line(),
         title=f"Fit of {data.name}",
-        summary=[f"{rows} rows, {columns} columns, {model.n_components} components."],
+        summary=[f"{size}, {model.n_components} components."],
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
 
@@ -441,53 +511,85 @@ def _session_lengths(observed: Observations) -> list[int]:
     return [end - start for start, end in pairwise([0, *changes, len(observed.x)])]
 
 
+def _live_report(
+    observed: Observations | ImageData,
+    model: ContrastiveICA,
+    data: Path,
+    out: Path,
+    say: Callable[[str], None],
+) -> LiveReport:
+    from isolatent.report import LiveReport
+
+    path = out / REPORT_FILE
+    say(f"open {path} in a browser: it follows the training")
+    summary = _summary(observed, model).splitlines()
+    return LiveReport(path, title=f"Fit of {data.name}", summary=summary, command=command_line())
+
+
 def _train(
-    model: ContrastiveICA, observed: Observations, out: Path, quiet: bool, log: bool, resume: bool
+    model: ContrastiveICA,
+    observed: Observations | ImageData,
+    out: Path,
+    quiet: bool,
+    log: bool,
+    resume: bool,
+    live: LiveReport | None,
 ) -> None:
     import numpy as np
 
     from isolatent.training import CsvLog, ProgressDisplay
 
     checkpoints = out / "checkpoints"
+    counted = None
+    if isinstance(observed, ImageData):
+        images = observed.images
+        counted = ("images", lambda: images.n_read)
     with (
         warnings.catch_warnings(),
-        ProgressDisplay(quiet=quiet) as display,
+        ProgressDisplay(quiet=quiet, counted=counted) as display,
         CsvLog(out / "log.csv") as csv_log,
+        live or nullcontext(),
     ):
 
         def on_step(step: Step) -> None:
             if log:
                 out.mkdir(parents=True, exist_ok=True)
                 csv_log(step)
+            if live is not None:
+                live(step)
             display(step)
 
+        run: dict[str, Any] = {
+            "checkpoint": None if resume else checkpoints,
+            "resume": checkpoints if resume else None,
+            "on_step": on_step,
+        }
+        if isinstance(observed, ImageData):
+            model.fit(observed.pairs, **run)
+            return
         # The notes of the observations count incomplete rows already.
         warnings.filterwarnings("ignore", message=".*rows hold NaN and are left out")
-        model.fit(
-            observed.x,
-            observed.x_pos,
-            groups=observed.groups,
-            times=observed.times,
-            checkpoint=None if resume else checkpoints,
-            resume=checkpoints if resume else None,
-            on_step=on_step,
-        )
+        model.fit(observed.x, observed.x_pos, groups=observed.groups, times=observed.times, **run)
     if observed.names is not None:  # as scikit-learn does for data frames
         model.feature_names_in_ = np.asarray(observed.names, dtype=object)
 
 
-def _summary(observed: Observations, model: ContrastiveICA) -> str:
-    rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
-    what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
-    if observed.x_pos is None:
-        shortest, longest = model.lag  # type: ignore[misc]
-        what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
-    if observed.groups is not None:
-        what += f", {len(_session_lengths(observed))} sessions"
+def _summary(observed: Observations | ImageData, model: ContrastiveICA) -> str:
+    if isinstance(observed, ImageData):
+        what = observed.describe()
+    else:
+        rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
+        what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
+        if observed.x_pos is None:
+            shortest, longest = model.lag  # type: ignore[misc]
+            what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
+        if observed.groups is not None:
+            what += f", {len(_session_lengths(observed))} sessions"
+        what += f", {columns} columns"
     relax = ", ".join([model.relax] if isinstance(model.relax, str) else model.relax)
     relax = "" if relax == "default" else relax
     return (
-        f"{what}, {columns} columns\n"
+        f"{what}\n"
         f"{model.n_components} components; {model.declaration}; loss {model.loss}, "
         f"{f'relax {relax}, ' if relax else ''}seed {model.random_state}"
     )

@@ -29,13 +29,16 @@ from isolatent.cli.app import (
 )
 from isolatent.cli.data_options import ArrayName, MaxMemory, Session, Time, model_selection
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
+from isolatent.cli.images import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import atomic_write
 from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from typing_extensions import TypeIs
 
     from isolatent.evaluation import Interval
+    from isolatent.pairs import Images
     from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA
 
@@ -78,8 +81,9 @@ def transform(
     h = _encode(fitted, observed)
     _write_codes(out, h, observed)
     counted = f"{len(h)} rows, {fitted.n_components} components"
-    if observed.n_incomplete:
-        counted += f"; {observed.n_incomplete} rows with missing values have no codes"
+    n_incomplete = getattr(observed, "n_incomplete", 0)
+    if n_incomplete:
+        counted += f"; {n_incomplete} rows with missing values have no codes"
     printer(json)(f"wrote {out}: {counted}")
     write_result(
         json,
@@ -87,7 +91,7 @@ def transform(
             "codes": str(out),
             "rows": len(h),
             "n_components": fitted.n_components,
-            "incomplete_rows": observed.n_incomplete,
+            "incomplete_rows": n_incomplete,
         },
     )
 
@@ -136,17 +140,18 @@ def evaluate(
     progress = _progress(quiet)
     progress(f"encoding {len(z)} rows")
     h = _encode(fitted, observed)
-    known = _complete(observed)
-    scores = _scores(z[known], h[known], guaranteed, groups, random_state, progress)
+    known = observed.complete if _has_rows(observed) else slice(None)
+    z, h = z[known], h[known]
+    scores = _scores(z, h, guaranteed, groups, random_state, progress)
     say = printer(json)
     for name, score in scores.items():
         role = "metric of the guarantee" if name == guaranteed else "for comparison"
         say(f"{name:<10} {score!s:<28} {role}")
-    say(f"{100 * CONFIDENCE_LEVEL:.0f} % intervals, bootstrap over {int(known.sum())} rows")
+    say(f"{100 * CONFIDENCE_LEVEL:.0f} % intervals, bootstrap over {len(z)} rows")
     say(f"guarantee: {guarantee}")
     content = {
         "model": str(model),
-        "rows": int(known.sum()),
+        "rows": len(z),
         "random_state": random_state,
         "guarantee": str(guarantee),
         "metric": guaranteed,
@@ -250,6 +255,9 @@ def report(
     truth: Annotated[
         Path | None, typer.Option(help="True factors of the observations, as for evaluate.")
     ] = None,
+    diagnosis: Annotated[
+        Path | None, typer.Option(help="What `isolatent diagnose --json` printed about the model.")
+    ] = None,
     session: Session = None,
     overwrite: Overwrite = False,
     json: JsonOutput = None,
@@ -258,8 +266,10 @@ def report(
     if not directory.is_dir():
         raise FileNotFoundError(f"DIRECTORY: {directory} is not a directory")
     is_model = (directory / "model.json").is_file()
-    if not is_model and (data is not None or truth is not None):
-        raise ValueError(f"--data and --truth are for a model, but {directory} has no model.json")
+    if not is_model and any(given is not None for given in (data, truth, diagnosis)):
+        raise ValueError(
+            f"--data, --truth and --diagnosis are for a model, but {directory} has no model.json"
+        )
     check_json(json, overwrite)
     target = directory / REPORT_FILE if out is None else out
     if not (out is None and target.exists()):
@@ -269,23 +279,33 @@ def report(
             f"DIRECTORY: {directory} holds neither a model (model.json) nor results of "
             "`isolatent reproduce`"
         )
-    from isolatent.report import is_report, page_of_fit, page_of_runs, read_results, write_report
+    from isolatent.report import (
+        is_report,
+        page_of_fit,
+        page_of_runs,
+        read_diagnosis,
+        read_results,
+        write_report,
+    )
 
     # An earlier report at the default place is replaced.
     check_writable("--out", target, overwrite or (out is None and is_report(target)))
     if is_model:
-        fitted, observed, z = _load(directory, data, truth), None, None
+        checked = None if diagnosis is None else read_diagnosis(diagnosis)
+        fitted = _load(directory, data, truth)
+        observed: Observations | Images | None = None
+        z: NDArray[Any] | None = None
         if truth is not None:
             observed, z = _read_with_truth(directory, fitted, data, truth, context.params)
         elif data is not None:
             observed = _read(directory, fitted, data, context.params)
-        x = None
-        if observed is not None:
-            known = _complete(observed)
-            x, z = observed.x, z
-            if not known.all():
-                x, z = x[known], None if z is None else z[known]
-        page = page_of_fit(fitted, x, z, title=f"Model {directory.resolve().name}")
+        x, z, groups = _to_show(observed, z)
+        page = page_of_fit(
+            *(fitted, x, z),
+            groups=groups,
+            diagnosis=checked,
+            title=f"Model {directory.resolve().name}",
+        )
     elif results := read_results(directory):
         page = page_of_runs(results)
     else:
@@ -293,6 +313,22 @@ def report(
     write_report(target, page, overwrite=True)  # checked before
     printer(json)(f"wrote {target}")
     write_result(json, {"report": str(target)})
+
+
+def _to_show(
+    observed: Observations | Images | None, z: NDArray[Any] | None
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None, NDArray[Any] | None]:
+    """Return observations, factors and sessions of complete rows, or of some images."""
+    if observed is None:
+        return None, z, None
+    if not _has_rows(observed):
+        x, rows = some_images(observed)
+        return x, None if z is None else z[rows], None
+    known = observed.complete
+    if known.all():
+        return observed.x, z, observed.groups
+    groups = None if observed.groups is None else observed.groups[known]
+    return observed.x[known], None if z is None else z[known], groups
 
 
 def holds_results(directory: Path) -> bool:
@@ -323,7 +359,7 @@ def _load(directory: Path, *data: Path | None) -> ContrastiveICA:
     from isolatent.pairs.readers import check_data_path
 
     for path in data:
-        if path is not None:
+        if path is not None and not is_image_data(path):
             check_data_path(path)
     from isolatent.training import ContrastiveICA
 
@@ -332,10 +368,15 @@ def _load(directory: Path, *data: Path | None) -> ContrastiveICA:
 
 def _read(
     directory: Path, model: ContrastiveICA, data: Path, options: dict[str, Any]
-) -> Observations:
+) -> Observations | Images:
     """Read observations, with their columns in the order of the training data."""
     from isolatent.pairs.readers import read_observations
 
+    shape = model.observation_shape_
+    if is_image_data(data) and (data.suffix.lower() != ".npy" or len(shape) == 3):
+        if options.get("session") is not None:
+            raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
+        return read_for_model(model, data)
     selection = model_selection(directory, model, {**options, "data": None})
     observed = read_observations(data, varying=False, selection=selection)
     n_columns = math.prod(observed.x.shape[1:])
@@ -353,7 +394,7 @@ def _read_with_truth(
     data: Path | None,
     truth: Path,
     options: dict[str, Any],
-) -> tuple[Observations, NDArray[Any]]:
+) -> tuple[Observations | Images, NDArray[Any]]:
     """Read observations and their true factors."""
     from isolatent.pairs.readers import read_factors
 
@@ -364,33 +405,31 @@ def _read_with_truth(
     source = truth if data is None else data
     z = read_factors(truth)
     observed = _read(directory, model, source, options)
-    if len(z) != len(observed.x):
+    n_rows = len(observed.x) if _has_rows(observed) else len(observed)
+    if len(z) != n_rows:
         raise ValueError(
             f"--truth: {truth.name} has {len(z)} rows of factors, but {source.name} has "
-            f"{len(observed.x)} rows of observations"
+            f"{n_rows} rows of observations"
         )
     return observed, z
 
 
-def _complete(observed: Observations) -> NDArray[Any]:
-    """Return which rows have no missing values."""
-    import numpy as np
-
-    if not observed.n_incomplete:
-        return np.ones(len(observed.x), dtype=bool)
-    finite = np.isfinite(observed.x).reshape(len(observed.x), -1).all(axis=1)
-    return np.asarray(finite)
+def _has_rows(observed: Observations | Images) -> TypeIs[Observations]:
+    """Return whether observations are rows of an array, and not images that are read in parts."""
+    return hasattr(observed, "n_incomplete")
 
 
-def _encode(model: ContrastiveICA, observed: Observations) -> NDArray[Any]:
+def _encode(model: ContrastiveICA, observed: Observations | Images) -> NDArray[Any]:
     """Return codes; those of rows with missing values are NaN."""
     import numpy as np
 
+    if not _has_rows(observed):
+        return encode_images(model, observed)
     with warnings.catch_warnings():  # columns are already matched by name
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         if model.window > 1:
             return model.transform(observed.x, groups=observed.groups, times=observed.times)
-        known = _complete(observed)
+        known = observed.complete
         if known.all():
             return model.transform(observed.x)
         codes = np.full((len(known), model.n_components), np.nan)
@@ -404,16 +443,16 @@ def _progress(quiet: bool) -> Callable[[str], None]:
     return (lambda line: None) if quiet else (lambda line: typer.echo(line, err=True))
 
 
-def _write_codes(out: Path, codes: NDArray[Any], observed: Observations) -> None:
+def _write_codes(out: Path, codes: NDArray[Any], observed: Observations | Images) -> None:
     """Write codes with the row, the name, the session and the time of each."""
     import numpy as np
 
     suffix = out.suffix.lower()
     about: dict[str, Any] = {"row": np.arange(len(codes))}
     for name, values in (
-        ("id", observed.row_ids),
+        ("id", getattr(observed, "row_ids", None)),
         ("session", observed.groups),
-        ("time", observed.times),
+        ("time", getattr(observed, "times", None)),
     ):
         if values is not None:
             about[name] = values

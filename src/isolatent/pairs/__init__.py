@@ -12,12 +12,24 @@ if TYPE_CHECKING:
     from isolatent.pairs.arrays import ArrayPairs as ArrayPairs
     from isolatent.pairs.arrays import check_rows_finite as check_rows_finite
     from isolatent.pairs.arrays import release_pages as release_pages
+    from isolatent.pairs.augmentations import AUGMENTATIONS as AUGMENTATIONS
+    from isolatent.pairs.augmentations import AugmentationParameters as AugmentationParameters
+    from isolatent.pairs.augmentations import Augmentations as Augmentations
+    from isolatent.pairs.augmentations import AugmentedPairs as AugmentedPairs
+    from isolatent.pairs.augmentations import KnownViews as KnownViews
+    from isolatent.pairs.augmentations import augment as augment
     from isolatent.pairs.dataset_pairs import DatasetPairs as DatasetPairs
     from isolatent.pairs.dataset_pairs import LoaderPairs as LoaderPairs
     from isolatent.pairs.dataset_pairs import as_pair_source as as_pair_source
     from isolatent.pairs.dataset_pairs import is_torch_data as is_torch_data
     from isolatent.pairs.factor_pairs import FactorPairs as FactorPairs
     from isolatent.pairs.factor_pairs import KnownPairs as KnownPairs
+    from isolatent.pairs.frame_pairs import FramePairs as FramePairs
+    from isolatent.pairs.images import ImagePairs as ImagePairs
+    from isolatent.pairs.images import Images as Images
+    from isolatent.pairs.images import read_image_pairs as read_image_pairs
+    from isolatent.pairs.images import read_images as read_images
+    from isolatent.pairs.nearest_latents import NearestLatentPairs as NearestLatentPairs
     from isolatent.pairs.recordings import Recording as Recording
     from isolatent.pairs.recordings import check_window as check_window
     from isolatent.pairs.recordings import stack_recordings as stack_recordings
@@ -32,13 +44,54 @@ if TYPE_CHECKING:
     from isolatent.pairs.unpaired import UnpairedPairs as UnpairedPairs
 
 _MODULES = {
-    "arrays": ("ArrayPairs", "check_rows_finite", "release_pages"),
-    "dataset_pairs": ("DatasetPairs", "LoaderPairs", "as_pair_source", "is_torch_data"),
-    "factor_pairs": ("FactorPairs", "KnownPairs"),
-    "recordings": ("Recording", "check_window", "stack_recordings"),
-    "separate_recordings": ("SeparateRecordings", "lay_out"),
+    "arrays": (
+        "ArrayPairs",
+        "check_rows_finite",
+        "release_pages",
+    ),
+    "augmentations": (
+        "AUGMENTATIONS",
+        "AugmentationParameters",
+        "Augmentations",
+        "AugmentedPairs",
+        "KnownViews",
+        "augment",
+    ),
+    "dataset_pairs": (
+        "DatasetPairs",
+        "LoaderPairs",
+        "as_pair_source",
+        "is_torch_data",
+    ),
+    "factor_pairs": (
+        "FactorPairs",
+        "KnownPairs",
+    ),
+    "frame_pairs": ("FramePairs",),
+    "images": (
+        "ImagePairs",
+        "Images",
+        "read_image_pairs",
+        "read_images",
+    ),
+    "nearest_latents": ("NearestLatentPairs",),
+    "recordings": (
+        "Recording",
+        "check_window",
+        "stack_recordings",
+    ),
+    "separate_recordings": (
+        "SeparateRecordings",
+        "lay_out",
+    ),
     "series": ("SeriesPairs",),
-    "source": ("Batch", "FinitePairSource", "PairSource", "SplitError", "WorldPairs"),
+    "source": (
+        "Batch",
+        "FinitePairSource",
+        "PairSource",
+        "SplitError",
+        "WorldPairs",
+    ),
     "unpaired": ("UnpairedPairs",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -49,6 +49,7 @@ from isolatent.training.relaxations import attach, needs_potentials, relaxations
 
 __all__ = [
     "ENCODERS",
+    "IMAGE_ENCODERS",
     "LOSS_CLASSES",
     "RECORDING_ENCODERS",
     "WHITENED",
@@ -68,10 +69,11 @@ __all__ = [
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
 MIN_IMAGE_SIZE = 16  # pixels of a side
-ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
+ENCODERS = ("mlp", "deep", "paper", *IMAGE_ENCODERS)
 WHITENING_TENSORS = ("0.matrix", "1.matrix")  # without and with a transformation of counts
 RECORDING_ENCODERS = ("mlp", "paper")  # for recordings with columns of their own
-WHITENED = ("mlp",)  # encoders whose first layer is estimated from pairs
+WHITENED = ("mlp", "deep")  # encoders whose first layer is estimated from pairs
+DEEP_LAYERS, DEEP_WIDTH = 3, 2  # of the perceptron of "deep"; its width is relative to "mlp"
 LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
     "aninfonce": AnInfoNCE,
@@ -101,7 +103,7 @@ def build_encoder(
         beliefs: What is believed about the world.
         n_components: Number of codes.
         factor_scale: Whether each code may get a weight of its own, besides by the beliefs.
-        whitening: First layer of ``"mlp"``; by default one that keeps all directions.
+        whitening: First layer of ``"mlp"`` and ``"deep"``; by default it keeps all directions.
         counts: Whether observations are counts, which are transformed first.
         capacity: Capacity of the perceptron of ``"mlp"``; by default that for many pairs.
     """
@@ -127,7 +129,9 @@ def build_encoder(
     else:
         capacity = default_capacity(n_components) if capacity is None else capacity
         first = Whitening(shape[0]) if whitening is None else whitening
-        hidden = (capacity.width, capacity.width) if capacity.width else ()
+        hidden: tuple[int, ...] = (capacity.width, capacity.width) if capacity.width else ()
+        if name == "deep":
+            hidden = (DEEP_WIDTH * default_capacity(n_components).width,) * DEEP_LAYERS
         layers = [first, MLP(first.n_kept, n_components, hidden, dropout=capacity.dropout)]
     if counts:
         layers.insert(0, Anscombe())

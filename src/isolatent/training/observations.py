@@ -47,6 +47,11 @@ class ObservationsMixin:
     def _n_features_out(self) -> int:  # for get_feature_names_out
         return int(self.n_components)
 
+    @property
+    def observation_shape_(self) -> tuple[int, ...]:
+        """Shape of one observation: columns, or channels, height and width of an image."""
+        return tuple(self._shape)
+
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 

@@ -20,7 +20,7 @@ from isolatent.pairs import (
     lay_out,
     stack_recordings,
 )
-from isolatent.training.assembly import RECORDING_ENCODERS
+from isolatent.training.assembly import IMAGE_ENCODERS, RECORDING_ENCODERS
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.observations import is_source
 from isolatent.training.recording_inputs import stack_trials, take_columns
@@ -209,7 +209,7 @@ class RecordingEstimator(NetworkEstimator):
         """Return a recording, or several, as rows in one array or data frame."""
         X, groups, times = _stack(X, groups, times)
         X, groups, times = take_columns(X, groups, times)
-        vectors = isinstance(self.encoder, str) and self.encoder in RECORDING_ENCODERS
+        vectors = isinstance(self.encoder, str) and self.encoder not in IMAGE_ENCODERS
         if vectors and np.ndim(X) == 3:
             X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asanyarray(X)
             return stack_trials(X, groups, times)

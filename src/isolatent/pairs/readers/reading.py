@@ -93,6 +93,13 @@ class Observations:
     notes: tuple[str, ...] = ()
     n_incomplete: int = 0
 
+    @property
+    def complete(self) -> npt.NDArray[np.bool_]:
+        """Which rows have no missing value (rows,)."""
+        if not self.n_incomplete:
+            return np.ones(len(self.x), dtype=bool)
+        return np.asarray(np.isfinite(self.x).reshape(len(self.x), -1).all(axis=1))
+
 
 def read_observations(
     path: FilePath,
