@@ -58,16 +58,12 @@ class ImageData:
 
 def is_image_data(path: Path) -> bool:
     """Return whether a path is a folder, a video, or an .npy file of images."""
-    from isolatent.pairs.readers import READABLE_SUFFIXES
+    from isolatent.pairs.readers import VIDEO_SUFFIXES
 
     suffix = path.suffix.lower()
     if path.is_dir():
         return suffix not in OTHER_DIRECTORIES
     if suffix != ".npy":
-        if suffix in READABLE_SUFFIXES:
-            return False
-        from isolatent.pairs.images import VIDEO_SUFFIXES  # which torch takes seconds to load for
-
         return suffix in VIDEO_SUFFIXES
     if not path.is_file():
         return False

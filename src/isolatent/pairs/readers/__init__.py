@@ -5,6 +5,7 @@ Nothing is ever unpickled, and sizes are compared with the memory before values 
 
 from isolatent.pairs.readers.reading import (
     READABLE_SUFFIXES,
+    VIDEO_SUFFIXES,
     Observations,
     check_data_path,
     chunks_of_rows,
@@ -17,6 +18,7 @@ from isolatent.pairs.readers.selection import Selection
 
 __all__ = [
     "READABLE_SUFFIXES",
+    "VIDEO_SUFFIXES",
     "Observations",
     "Selection",
     "check_data_path",

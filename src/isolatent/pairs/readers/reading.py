@@ -32,6 +32,7 @@ from isolatent.pairs.readers.selection import (
 
 __all__ = [
     "READABLE_SUFFIXES",
+    "VIDEO_SUFFIXES",
     "Observations",
     "check_data_path",
     "chunks_of_rows",
@@ -45,7 +46,7 @@ Array: TypeAlias = npt.NDArray[Any]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 # The reader of each format: its module in this package and its function.
-READERS = {
+FORMAT_READERS = {
     ".npy": ("array_files", "read_npy"),
     ".npz": ("array_files", "read_npz"),
     ".csv": ("text_tables", "read_table"),
@@ -60,8 +61,9 @@ READERS = {
     ".nc": ("laboratory", "read_netcdf"),
     ".zarr": ("laboratory", "read_zarr"),
 }
-READABLE_SUFFIXES = tuple(READERS)
+READABLE_SUFFIXES = tuple(FORMAT_READERS)
 DIRECTORIES = (".zarr",)
+VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg")  # of images
 CHUNK_VALUES = 2**22  # values processed at a time: 32 MB in float64
 FEW_MISSING = 0.5  # share of rows; more missing ones are attributed to columns
 
@@ -251,7 +253,7 @@ def check_data_path(path: FilePath) -> tuple[Path, str]:
 def _load(path: FilePath, selection: Selection) -> tuple[Path, Contents]:
     """Return the contents of a file whose problems so far are raised with those of its values."""
     path, suffix = check_data_path(path)
-    module, name = READERS[suffix]
+    module, name = FORMAT_READERS[suffix]
     read: Callable[..., Contents] = getattr(
         import_module(f"isolatent.pairs.readers.{module}"), name
     )
