@@ -58,13 +58,15 @@ class ImageData:
 
 def is_image_data(path: Path) -> bool:
     """Return whether a path is a folder, a video, or an .npy file of images."""
-    from isolatent.pairs.images import VIDEO_SUFFIXES
+    from isolatent.pairs.readers import VIDEO_SUFFIXES
 
     suffix = path.suffix.lower()
     if path.is_dir():
         return suffix not in OTHER_DIRECTORIES
-    if suffix != ".npy" or not path.is_file():
+    if suffix != ".npy":
         return suffix in VIDEO_SUFFIXES
+    if not path.is_file():
+        return False
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False).ndim in (3, 4)
     except (ValueError, EOFError, AttributeError):
@@ -73,8 +75,10 @@ def is_image_data(path: Path) -> bool:
 
 def check_image_options(options: Mapping[str, Any], images: bool) -> None:
     """Raise an error if options are for images and the data are not, or the other way round."""
-    for_images = ("pairs", "augment", "image_size", "grayscale", "encoder")
-    for_tables = ("data_pos", "session", "counts")
+    for_images = ("pairs", "augment", "image_size", "grayscale")
+    for_tables = (
+        *("data_pos", "session", "counts", "columns", "drop", "time", "positive_suffix", "array"),
+    )
     unfit = for_tables if images else for_images
     for name in unfit:
         if options[name]:

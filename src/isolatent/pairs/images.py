@@ -21,6 +21,7 @@ from torch import Tensor
 
 from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.pairs.arrays import ArrayPairs, release_pages
+from isolatent.pairs.readers import VIDEO_SUFFIXES
 from isolatent.pairs.series import SeriesPairs
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "IMAGE_SUFFIXES",
     "STORES",
-    "VIDEO_SUFFIXES",
     "ImagePairs",
     "Images",
     "default_size",
@@ -38,7 +38,6 @@ __all__ = [
 ]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg")
 STORES = ("auto", "memory", "disk", "stream")
 MEMORY = 2**30  # bytes of decoded images that are kept in memory by default
 LEAST_FREE = 2**30  # bytes that a store on disk leaves free
