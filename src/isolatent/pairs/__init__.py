@@ -18,6 +18,7 @@ from isolatent.pairs.separate_recordings import SeparateRecordings, lay_out
 from isolatent.pairs.series import SeriesPairs
 from isolatent.pairs.source import Batch, FinitePairSource, PairSource, SplitError, WorldPairs
 from isolatent.pairs.unpaired import UnpairedPairs
+from isolatent.pairs.world_views import WorldViews
 
 __all__ = [
     "AUGMENTATIONS",
@@ -41,6 +42,7 @@ __all__ = [
     "SplitError",
     "UnpairedPairs",
     "WorldPairs",
+    "WorldViews",
     "augment",
     "check_rows_finite",
     "check_window",
