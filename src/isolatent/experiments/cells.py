@@ -331,7 +331,9 @@ class WorldSpec(Spec):
         """Number of latents."""
         return int(from_dict(self.space).n)
 
-    def build(self, seed: int, mixing: Mixing | None = None) -> WorldPairs | NearestLatentPairs:
+    def build(
+        self, seed: int, mixing: Mixing | None = None
+    ) -> WorldPairs | NearestLatentPairs | WorldViews:
         """Return the pairs of the world; their attribute ``world`` is the world.
 
         Args:
