@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from isolatent.datasets import LabelledImages, load_cifar10
 from isolatent.encoders import ProjectedEncoder
-from isolatent.experiments.cells import CellFields, Spec, one_of
+from isolatent.experiments.cells import CellFields, Spec, check_augmentations, one_of
 from isolatent.pairs import Augmentations, AugmentedPairs, Images
 from isolatent.theory import Guarantee
 from isolatent.training import ContrastiveICA, Recipe
@@ -47,20 +47,9 @@ class AugmentationWorldSpec(Spec):
     """
 
     photographs: Annotated[str, one_of(tuple(PHOTOGRAPHS))]
-    augmentations: dict[str, float] = Field(default={})
-
-    @field_validator("augmentations")
-    @classmethod
-    def _check_augmentations(cls, written: dict[str, float]) -> dict[str, float]:
-        allowed = [field.name for field in fields(Augmentations)]
-        for name in written:
-            if name not in allowed:
-                raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
-        try:
-            Augmentations(**written)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        return written
+    augmentations: Annotated[dict[str, float], AfterValidator(check_augmentations)] = Field(
+        default={}
+    )
 
     def views(self) -> Augmentations:
         """Return the distribution of the views that are trained on."""
