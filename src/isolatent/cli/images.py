@@ -57,7 +57,10 @@ class ImageData:
 
 
 def is_image_data(path: Path) -> bool:
-    """Return whether a path is a folder, a video, or an .npy file of images."""
+    """Return whether a path is a folder, a video, or an .npy file of images in whole numbers.
+
+    Arrays of images in floating point, which may be on any scale, are left to the reader of arrays.
+    """
     from isolatent.pairs.images import VIDEO_SUFFIXES
 
     suffix = path.suffix.lower()
@@ -66,7 +69,8 @@ def is_image_data(path: Path) -> bool:
     if suffix != ".npy" or not path.is_file():
         return suffix in VIDEO_SUFFIXES
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False).ndim in (3, 4)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array.ndim in (3, 4) and array.dtype.kind in "ub"
     except (ValueError, EOFError, AttributeError):
         return False  # which the reader of arrays explains
 
