@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from isolatent.experiments import Cell, Run, execute
+from isolatent.experiments import Cell, Run, execute, execution
 from isolatent.experiments.catalogue import deep_merge
+from published_layouts import write_3dident
 
 ANISOTROPIC = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
 
@@ -117,3 +118,55 @@ def test_a_run_is_deterministic(run):
     first, second = execute(run), execute(run)
     assert first["scores"] == second["scores"]
     assert first["curve"] == second["curve"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        150,
+        pytest.param(None, marks=pytest.mark.slow),
+        pytest.param("3dident", marks=pytest.mark.slow),
+    ],
+)
+def test_scenes_are_rendered_or_stored(tiny, monkeypatch, tmp_path, stored):
+    monkeypatch.setattr(execution, "TEST_POINTS", 120)
+    monkeypatch.setattr(execution, "IDENTITY_SIZE", 2)
+    monkeypatch.setenv("ISOLATENT_DATA", str(tmp_path))
+    if stored == "3dident":
+        write_3dident(tmp_path / "train", 30)
+        write_3dident(tmp_path / "test", 60)
+    cell = {
+        "name": "scene",
+        "world": {
+            "space": "Box(10, -1, 1)",
+            "marginal": "Uniform()",
+            "conditional": "Normal(std=0.1)",
+            "mixing": "Scene3D(size=16)",
+        },
+        "model": {"space": "box", "conditional": "normal", "encoder": "pooled"},
+        "recipe": {"max_steps": 2, "batch_size": 16},
+        "approaches": ["identity", "supervised", "unsupervised"],
+        "metrics": ["linear_r2", "mcc"],
+    }
+    if stored is not None:
+        cell["world"]["stored"] = stored
+    record = record_of(cell)
+    assert record["status"] == "done", record["error"]
+    assert json.loads(json.dumps(record)) == record
+    assert len(record["scores"]["unsupervised"]["linear_r2_per_factor"]) == 10
+    assert set(record["scores"]) == set(cell["approaches"])
+    assert Cell.model_validate(record["spec"]).world.stored == stored
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stored": 1}, "must be an integer >= 2, or '3dident' for the published images, got 1"),
+        ({"stored": "faces"}, "must be an integer >= 2, or '3dident'"),
+        ({"stored": 5, "conditional": ["Normal(0.1)", "Laplace(0.1)"]}, "takes one conditional"),
+    ],
+)
+def test_wrong_stored_scenes_are_refused(tiny, change, message):
+    cell = deep_merge(tiny, {"name": "a", "world": {"space": "Box(2)", **change}})
+    with pytest.raises(ValueError, match=message):
+        Cell.model_validate(cell)

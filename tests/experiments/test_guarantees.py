@@ -5,8 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from isolatent.experiments import AugmentationCell, Cell, find_experiment, list_experiments
+from isolatent.datasets import synthetic_kitti_masks
+from isolatent.experiments import (
+    AugmentationCell,
+    Cell,
+    FrameCell,
+    find_experiment,
+    list_experiments,
+)
 from isolatent.experiments.experiment import Experiment, hashed_fields
+from isolatent.pairs import FramePairs
 from isolatent.theory import Guarantee
 from isolatent.worlds import Identity
 
@@ -25,6 +33,8 @@ def pairs_of(cell):
     """The world of a cell, with a mixing that takes no time to build."""
     if isinstance(cell, Cell):
         return cell.world.build(0, mixing=Identity())
+    if isinstance(cell, FrameCell):  # published frames are not at hand
+        return FramePairs(synthetic_kitti_masks(2), cell.world.max_lag)
     return cell.world.build()
 
 

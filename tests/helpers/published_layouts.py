@@ -46,3 +46,18 @@ def write_cifar10(folder, per_file, *, seed=0):
         part: tuple(np.concatenate(arrays) for arrays in zip(*files, strict=True))
         for part, files in written.items()
     }
+
+
+def write_3dident(folder, count=6, *, digits=5, seed=0):
+    """Write a small folder of 3DIdent, and return its latents and images (N, 224, 224, 3)."""
+    from PIL import Image
+
+    random = np.random.default_rng(seed)
+    (folder / "images").mkdir(parents=True)
+    latents = random.uniform(-1, 1, (count, 10))
+    np.save(folder / "raw_latents.npy", latents)
+    coarse = random.integers(0, 256, (count, 7, 7, 3), np.uint8)
+    images = coarse.repeat(32, axis=1).repeat(32, axis=2)
+    for k, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"images/{k:0{digits}d}.png")
+    return latents, images

@@ -120,8 +120,8 @@ def reproduce(
 
 def write_overview(out: Path) -> None:
     """Write the report, the table and a figure of each experiment in a directory of results."""
+    from isolatent.plot.axes import INSTALL, has_matplotlib
     from isolatent.report import is_report, page_of_runs, read_results, write_report
-    from isolatent.report.plots import has_matplotlib
 
     found = read_results(out)
     if not found:
@@ -143,7 +143,7 @@ def write_overview(out: Path) -> None:
             _write_figure(figure, found, [row for row in rows if row.experiment == name])
             written.append(figure)
     else:
-        typer.echo("no figure: matplotlib is missing (pip install 'isolatent[bench]')")
+        typer.echo(f"no figure: matplotlib is missing ({INSTALL})")
     typer.echo(f"wrote {', '.join(map(str, written))}")
 
 
@@ -205,8 +205,11 @@ def _rows(found: Sequence[Results]) -> list[Row]:
 
 
 def _write_figure(target: Path, found: Sequence[Results], rows: Sequence[Row]) -> None:
-    from isolatent.report.plots import marginal_distances, write_figure
+    from isolatent.plot.axes import INSTALL, has_matplotlib
+    from isolatent.plot.experiments import marginal_distances, write_figure
 
+    if not has_matplotlib():
+        raise ValueError(f"a figure needs matplotlib, which is not installed: {INSTALL}")
     write_figure(rows, target, marginal_distances(found))
 
 

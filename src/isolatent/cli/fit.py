@@ -6,6 +6,7 @@ import json
 import math
 import os
 import tempfile
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -24,7 +25,7 @@ from isolatent.cli.app import (
     command_line,
     interruptible,
 )
-from isolatent.cli.images import (
+from isolatent.cli.image_data import (
     ImageData,
     check_image_options,
     is_image_data,
@@ -34,6 +35,7 @@ from isolatent.cli.images import (
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
+    from isolatent.report import LiveReport
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = [
@@ -199,6 +201,13 @@ def fit(
         str | None,
         typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Keep report.html in --out current while training runs; a browser reloads it.",
+        ),
+    ] = False,
 ) -> None:
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
@@ -229,7 +238,8 @@ def fit(
             )
         if first and not quiet:
             typer.echo(_summary(observed, model))
-        _train(model, observed, out, quiet or not first, log is not None and first, resume)
+        live = _live_report(observed, model, data, out) if watch and first else None
+        _train(model, observed, out, quiet or not first, log is not None and first, resume, live)
         if first:
             model.save(out, overwrite=overwrite or resume)
             if overwrite and log is None:  # the log of the replaced model
@@ -400,6 +410,8 @@ def _write_report(
     page = page_of_fit(
         model,
         x,
+        X_pos=None if isinstance(observed, ImageData) else observed.x_pos,
+        groups=None if isinstance(observed, ImageData) else observed.groups,
         command=command_line(),
         title=f"Fit of {data.name}",
         summary=[f"{size}, {model.n_components} components."],
@@ -432,6 +444,17 @@ def _session_lengths(observed: Observations) -> list[int]:
     return [end - start for start, end in pairwise([0, *changes, len(observed.x)])]
 
 
+def _live_report(
+    observed: Observations | ImageData, model: ContrastiveICA, data: Path, out: Path
+) -> LiveReport:
+    from isolatent.report import LiveReport
+
+    path = out / REPORT_FILE
+    typer.echo(f"open {path} in a browser: it follows the training")
+    summary = _summary(observed, model).splitlines()
+    return LiveReport(path, title=f"Fit of {data.name}", summary=summary, command=command_line())
+
+
 def _train(
     model: ContrastiveICA,
     observed: Observations | ImageData,
@@ -439,6 +462,7 @@ def _train(
     quiet: bool,
     log: bool,
     resume: bool,
+    live: LiveReport | None,
 ) -> None:
     from isolatent.training import CsvLog, ProgressDisplay
 
@@ -450,12 +474,15 @@ def _train(
     with (
         ProgressDisplay(quiet=quiet, counted=counted) as display,
         CsvLog(out / "log.csv") as csv_log,
+        live or nullcontext(),
     ):
 
         def on_step(step: Step) -> None:
             if log:
                 out.mkdir(parents=True, exist_ok=True)
                 csv_log(step)
+            if live is not None:
+                live(step)
             display(step)
 
         run: dict[str, Any] = {

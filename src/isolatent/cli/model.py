@@ -25,7 +25,7 @@ from isolatent.cli.app import (
     interruptible,
 )
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
-from isolatent.cli.images import encode_images, is_image_data, read_for_model, some_images
+from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import atomic_write, write_json
 
 if TYPE_CHECKING:
@@ -189,32 +189,51 @@ def report(
     truth: Annotated[
         Path | None, typer.Option(help="True factors of the observations, as for evaluate.")
     ] = None,
+    diagnosis: Annotated[
+        Path | None, typer.Option(help="What `isolatent diagnose --json` printed about the model.")
+    ] = None,
     session: Session = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Write an HTML report about a model or about results."""
     if not directory.is_dir():
         raise FileNotFoundError(f"DIRECTORY: {directory} is not a directory")
-    from isolatent.report import is_report, page_of_fit, page_of_runs, read_results, write_report
+    from isolatent.report import (
+        is_report,
+        page_of_fit,
+        page_of_runs,
+        read_diagnosis,
+        read_results,
+        write_report,
+    )
 
     if out is None:
         out = directory / REPORT_FILE
         overwrite = overwrite or is_report(out)  # an earlier report
     check_writable("--out", out, overwrite)
     if (directory / "model.json").is_file():
+        checked = None if diagnosis is None else read_diagnosis(diagnosis)
         fitted = _load(directory)
         x: NDArray[Any] | Images | None = None
         z: NDArray[Any] | None = None
+        groups: NDArray[Any] | None = None
         if truth is not None:
             x, z = _read_with_truth(fitted, data, truth, session)
         elif data is not None:
-            x = _read(fitted, data, session)
+            x, groups = _read_rows(fitted, data, session)
         if x is not None and not isinstance(x, np.ndarray):
             x, rows = some_images(x)
             z = None if z is None else z[rows]
-        page = page_of_fit(fitted, x, z, title=f"Model {directory.resolve().name}")
-    elif data is not None or truth is not None:
-        raise ValueError(f"--data and --truth are for a model, but {directory} has no model.json")
+        page = page_of_fit(
+            *(fitted, x, z),
+            groups=groups,
+            diagnosis=checked,
+            title=f"Model {directory.resolve().name}",
+        )
+    elif any(given is not None for given in (data, truth, diagnosis)):
+        raise ValueError(
+            f"--data, --truth and --diagnosis are for a model, but {directory} has no model.json"
+        )
     elif results := read_results(directory):
         page = page_of_runs(results)
     else:
@@ -239,23 +258,30 @@ def _load(directory: Path) -> ContrastiveICA:
 
 def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any] | Images:
     """Read observations, with their columns in the order of the training data."""
+    return _read_rows(model, data, session)[0]
+
+
+def _read_rows(
+    model: ContrastiveICA, data: Path, session: str | None
+) -> tuple[NDArray[Any] | Images, NDArray[Any] | None]:
+    """Read observations, with their columns in the order of the training data, and sessions."""
     from isolatent.pairs.readers import columns_by_name, read_observations
 
     if is_image_data(data):
         if session is not None:
             raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
-        return read_for_model(model, data)
+        return read_for_model(model, data), None
     observed = read_observations(data, session, varying=False)
     fitted = getattr(model, "feature_names_in_", None)
     if fitted is not None and observed.names is not None:
         order = columns_by_name(data.name, observed.names, [str(name) for name in fitted])
-        return observed.x[:, order]
+        return observed.x[:, order], observed.groups
     if observed.x.shape[1] != model.n_features_in_:
         raise ValueError(
             f"{data.name}: must have {model.n_features_in_} columns like the training data, "
             f"got {observed.x.shape[1]}"
         )
-    return observed.x
+    return observed.x, observed.groups
 
 
 def _read_with_truth(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, relu, silu
 
-from isolatent.checks import check_integer, check_real
+from isolatent.checks import check_integer, check_real, check_scale
 
 __all__ = [
     "MLP",
@@ -308,19 +308,21 @@ class BoxHead(nn.Module):
     r"""Codes in a box :math:`[0, b]^n`: :math:`b \,\mathrm{sigmoid}(h)`.
 
     Args:
-        bound: The side b, one for all dimensions, or its start.
+        bound: The side b, one for all dimensions or one for each, or its start.
         learn_bound: Whether b is a parameter, kept positive as :math:`e^{\log b}`.
 
     Example:
         >>> BoxHead(bound=2.0)(torch.tensor([[-100.0, 0.0, 100.0]])).detach()
         tensor([[0., 1., 2.]])
+        >>> BoxHead(bound=[1.0, 3.0])(torch.tensor([[0.0, 0.0]])).detach()
+        tensor([[0.5000, 1.5000]])
     """
 
     log_bound: Tensor
 
-    def __init__(self, bound: float = 1.0, learn_bound: bool = True) -> None:
+    def __init__(self, bound: float | Sequence[float] = 1.0, learn_bound: bool = True) -> None:
         super().__init__()
-        _register(self, "log_bound", check_real("bound", bound, above=0), learn_bound)
+        _register(self, "log_bound", check_scale("bound", bound), learn_bound)
 
     @property
     def bound(self) -> Tensor:
@@ -332,7 +334,7 @@ class BoxHead(nn.Module):
         return self.bound * torch.sigmoid(h)
 
 
-def _register(module: nn.Module, name: str, value: float, learn: bool) -> None:
+def _register(module: nn.Module, name: str, value: float | tuple[float, ...], learn: bool) -> None:
     logarithm = torch.tensor(value).log()
     if learn:
         module.register_parameter(name, nn.Parameter(logarithm))

@@ -10,6 +10,7 @@ from isolatent.experiments.cells import Cell, ModelSpec, Published, WorldSpec
 from isolatent.experiments.display import ReproductionDisplay
 from isolatent.experiments.execution import execute
 from isolatent.experiments.experiment import Experiment, Run
+from isolatent.experiments.frame_cells import FrameCell, FrameWorldSpec
 from isolatent.experiments.image_cells import ImageCell, ImageModelSpec, ImageWorldSpec
 from isolatent.experiments.results import Row, as_csv, as_markdown, export, tabulate, verdict
 from isolatent.experiments.runner import Event, Summary, reproduce, select_cells
@@ -22,6 +23,8 @@ __all__ = [
     "Cell",
     "Event",
     "Experiment",
+    "FrameCell",
+    "FrameWorldSpec",
     "ImageCell",
     "ImageModelSpec",
     "ImageWorldSpec",

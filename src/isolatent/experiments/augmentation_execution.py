@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ __all__ = ["APPLIED", "execute_augmentation_cell"]
 N_FIT, N_SCORED = 20_000, 10_000  # images that readouts are fitted to and scored on
 SEED_FIT, SEED_SCORED = 1_000_003, 1_000_033  # of their views, besides the seed of the run
 APPLIED = ("grayscale", "brightness", "contrast", "hue", "saturation")  # as published
-AT_A_TIME = 1000
+ENCODED_AT_A_TIME = 1024
 
 Array = NDArray[Any]
 Codes = dict[str, Array]
@@ -75,10 +74,7 @@ def _readouts(
         views.draw(len(part), Generator().manual_seed(seed + offset))
         for part, offset in zip(images, (SEED_FIT, SEED_SCORED), strict=True)
     ]
-    seen = [
-        _encode(encoder, part, lambda x, k, d=d: augment(x, d.rows(slice(k, k + len(x)))))
-        for part, d in zip(images, drawn, strict=True)
-    ]
+    seen = [_encode(encoder, part, d) for part, d in zip(images, drawn, strict=True)]
     scores: dict[str, Any] = {}
     for layer in LAYERS:
         h, h_test = (part[layer] for part in plain)
@@ -113,13 +109,16 @@ def _strengths(h: Array, h_test: Array, drawn: list[AugmentationParameters]) -> 
 def _encode(
     encoder: ProjectedEncoder,
     images: Tensor,
-    view: Callable[[Tensor, int], Tensor] = lambda x, k: x,
+    drawn: AugmentationParameters | None = None,
 ) -> Codes:
-    """Return the features of the backbone and the codes of the projector."""
+    """Return the features of the backbone and the codes of the projector, of augmented images."""
     features, codes = [], []
     with torch.no_grad():
-        for k in range(0, len(images), AT_A_TIME):
-            part = encoder.features(view(images[k : k + AT_A_TIME], k))
+        for k in range(0, len(images), ENCODED_AT_A_TIME):
+            part = images[k : k + ENCODED_AT_A_TIME]
+            if drawn is not None:
+                part = augment(part, drawn.rows(slice(k, k + len(part))))
+            part = encoder.features(part)
             features.append(part.numpy())
             codes.append(encoder.head(encoder.projector(part)).numpy())
     return {"backbone": np.concatenate(features), "projector": np.concatenate(codes)}

@@ -10,7 +10,9 @@ from isolatent.pairs.augmentations import (
     augment,
 )
 from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs
+from isolatent.pairs.frame_pairs import FramePairs
 from isolatent.pairs.images import ImagePairs, Images, read_image_pairs, read_images
+from isolatent.pairs.nearest_latents import NearestLatentPairs
 from isolatent.pairs.recordings import Recording, check_window, stack_recordings
 from isolatent.pairs.separate_recordings import SeparateRecordings, lay_out
 from isolatent.pairs.series import SeriesPairs
@@ -26,10 +28,12 @@ __all__ = [
     "Batch",
     "FactorPairs",
     "FinitePairSource",
+    "FramePairs",
     "ImagePairs",
     "Images",
     "KnownPairs",
     "KnownViews",
+    "NearestLatentPairs",
     "PairSource",
     "Recording",
     "SeparateRecordings",

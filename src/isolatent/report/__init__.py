@@ -1,9 +1,12 @@
 """Reports: one self-contained HTML page about a fitted model or about experiments."""
 
+from isolatent.report.diagnosed import read_diagnosis
 from isolatent.report.document import is_report, render_page, write_report
 from isolatent.report.fits import page_of_fit
+from isolatent.report.live import LiveReport
 from isolatent.report.page import (
     Comparison,
+    Headline,
     Page,
     Score,
     Section,
@@ -14,6 +17,8 @@ from isolatent.report.runs import judge, page_of_runs
 
 __all__ = [
     "Comparison",
+    "Headline",
+    "LiveReport",
     "Page",
     "Score",
     "Section",
@@ -22,6 +27,7 @@ __all__ = [
     "judge",
     "page_of_fit",
     "page_of_runs",
+    "read_diagnosis",
     "read_results",
     "render_page",
     "write_report",

@@ -122,7 +122,7 @@ def build_encoder(
     else:
         capacity = default_capacity(n_components) if capacity is None else capacity
         first = Whitening(shape[0]) if whitening is None else whitening
-        hidden = (capacity.width, capacity.width) if capacity.width else ()
+        hidden: tuple[int, ...] = (capacity.width, capacity.width) if capacity.width else ()
         if name == "deep":
             hidden = (DEEP_WIDTH * default_capacity(n_components).width,) * DEEP_LAYERS
         layers = [first, MLP(first.n_kept, n_components, hidden, dropout=capacity.dropout)]

@@ -37,8 +37,9 @@ from isolatent.training.contrastive import ContrastiveTraining
 from isolatent.training.credible_regions import CredibleRegions
 from isolatent.training.devices import Processes, connect
 from isolatent.training.noise import PosteriorSpread, wrap_encoder
+from isolatent.training.notebook import ShownInNotebooks
 from isolatent.training.parameters import DEFAULT
-from isolatent.training.progress import Step
+from isolatent.training.progress import Step, ignore_step
 from isolatent.training.recipe import Recipe
 from isolatent.training.relaxations import AUTO, check_relax, relatedness
 from isolatent.training.restarts import check_n_init, choose_start
@@ -59,7 +60,7 @@ MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ContrastiveICA(StoredModel):
+class ContrastiveICA(ShownInNotebooks, StoredModel):
     r"""Recover latent factors from positive pairs.
 
     With ``space=None`` nothing is declared but the number of factors. Codes are free then, and
@@ -187,7 +188,7 @@ class ContrastiveICA(StoredModel):
         separate: bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: str | os.PathLike[str] | None = None,
-        on_step: Callable[[Step], None] = lambda step: None,
+        on_step: Callable[[Step], None] = ignore_step,
         quality: Callable[[nn.Module], float] | None = None,
     ) -> Self:
         """Train on pairs.
@@ -221,7 +222,8 @@ class ContrastiveICA(StoredModel):
                 crash or Ctrl-C. Older checkpoints in it are replaced.
             resume: Such a directory; the run continues from its last intact checkpoint, to the same
                 result as without the interruption. Data and parameters must be the same.
-            on_step: Called after every step, for progress displays and logs.
+            on_step: Called after every step, for progress displays and logs. By default a notebook
+                shows one line for a long fit.
             quality: Scores an encoder where the truth is known; its figure is passed to
                 ``on_step``.
         """

@@ -45,12 +45,11 @@ for (const button of document.querySelectorAll("button.copy")) {
   });
 }
 
-// Unfold the target of a link, and everything before printing.
+// Unfold the target of a link.
 const unfold = (root) => root.querySelectorAll("details.fold").forEach((d) => { d.open = true; });
 const follow = () => {
   const target = location.hash && document.getElementById(location.hash.slice(1));
   if (target) unfold(target);
 };
 addEventListener("hashchange", follow);
-addEventListener("beforeprint", () => unfold(document));
 follow();

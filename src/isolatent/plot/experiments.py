@@ -1,31 +1,24 @@
-"""Results as a PNG figure, drawn by matplotlib, which is an optional dependency."""
+"""Results of experiments as a PNG figure: dots for rows, lines for sweeps."""
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 from isolatent.experiments.results import Row
+from isolatent.figure_data.scores import score_name
 from isolatent.files import atomic_write
-from isolatent.report.records import Results
-from isolatent.report.tables import score_name
+from isolatent.plot.axes import import_matplotlib
 
-__all__ = ["find_sweep", "has_matplotlib", "marginal_distances", "split_panels", "write_figure"]
+__all__ = ["find_sweep", "marginal_distances", "split_panels", "write_figure"]
 
 MIN_SWEPT = 3  # values of a swept parameter
 MAX_SERIES = 7  # in one panel
 Series = dict[str, list[tuple[float, str]]]  # values and cells of each series
 COLOURS = ("#2166c4", "#c2500a", "#0b6b2e", "#7b3fa0", "#a3161a", "#55544e", "#00838f")
 MARKS = "osD^vPX"
-
-
-def has_matplotlib() -> bool:
-    """Return whether matplotlib is installed."""
-    return find_spec("matplotlib") is not None
 
 
 def find_sweep(names: Sequence[str]) -> tuple[str, Series] | None:
@@ -80,7 +73,9 @@ def split_panels(series: Series) -> dict[str, Series]:
     return found
 
 
-def marginal_distances(results: Sequence[Results]) -> dict[str, dict[str, float]]:
+def marginal_distances(
+    results: Sequence[tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]],
+) -> dict[str, dict[str, float]]:
     """Return the distance of each cell's marginal from uniform, where the runs measured it.
 
     Args:
@@ -114,8 +109,7 @@ def write_figure(
         path: A .png file, which is replaced.
         distances: The result of :func:`marginal_distances`; drawn on a second axis of a sweep.
     """
-    if not has_matplotlib():
-        raise ValueError("a figure needs matplotlib: pip install 'isolatent[bench]'")
+    figure_module = import_matplotlib("figure")
     approach = {(row.experiment, row.cell): row.approach for row in rows}
     shown: dict[str, list[Row]] = {}
     for row in rows:
@@ -125,7 +119,7 @@ def write_figure(
     heights = [1.1 + 0.3 * len(own) if sweeps[name] is None else 4.5 for name, own in shown.items()]
     split = {name: split_panels(sweep[1]) for name, sweep in sweeps.items() if sweep is not None}
     widest = max((len(own) for own in split.values()), default=1)
-    figure = importlib.import_module("matplotlib.figure").Figure(
+    figure = figure_module.Figure(
         figsize=(7.5 if widest == 1 else 1.5 + 3.2 * widest, sum(heights)), layout="constrained"
     )
     parts = figure.subfigures(len(shown), 1, squeeze=False, height_ratios=heights)[:, 0]

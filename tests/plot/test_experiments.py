@@ -4,7 +4,7 @@ import pytest
 
 from isolatent.experiments import find_experiment
 from isolatent.experiments.results import rows_of
-from isolatent.report import plots
+from isolatent.plot import experiments as plots
 
 
 @pytest.mark.parametrize(
@@ -31,16 +31,30 @@ def test_sweeps_of_the_papers(name, label, series):
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setattr(plots, "has_matplotlib", lambda: False)
-    with pytest.raises(ValueError, match=r"isolatent\[bench\]"):
+    monkeypatch.setattr("isolatent.plot.axes.has_matplotlib", lambda: False)
+    with pytest.raises(ModuleNotFoundError, match=r"isolatent\[plot\]"):
         plots.write_figure([], tmp_path / "a.png")
 
 
-def test_rows_and_lines_are_drawn(results, cell_of, run_of, results_of, tmp_path):
+def cell_of(name, published=99.0):
+    paper = {"unsupervised": {"mcc": {"value": published, "spread": 0.2}}}
+    return {"name": name, "metrics": ["mcc"], "published": paper}
+
+
+def runs_of(name, *scores):
+    about = {"cell": name, "objective": "InfoNCE"}
+    return [about | {"scores": {"unsupervised": {"mcc": score}}} for score in scores]
+
+
+def test_rows_and_lines_are_drawn(tmp_path):
     pytest.importorskip("matplotlib")
     names = [f"{loss}-sigma{value}" for loss in "ab" for value in (0, 0.1, 1)]
-    sweep = results_of([cell_of(n) for n in names], [run_of(n) for n in names[:4]], "sweep")
-    rows = [row for given in [*results, sweep] for row in rows_of(*given)]
+    sweep = {"name": "sweep", "cells": [cell_of(name) for name in names]}
+    table = {"name": "table", "cells": [cell_of("vmf"), cell_of("missing", None)]}
+    rows = [
+        *rows_of(sweep, [run for name in names[:4] for run in runs_of(name, 0.9, 0.95)]),
+        *rows_of(table, runs_of("vmf", 0.98)),
+    ]
     path = tmp_path / "all.png"
     for _ in range(2):  # it is replaced
         plots.write_figure(rows, path)

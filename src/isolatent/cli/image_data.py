@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from isolatent.training import ContrastiveICA
 
 __all__ = [
-    "IMAGE_ENCODERS",
+    "IMAGE_ENCODER_NAMES",
     "ImageData",
     "check_image_options",
     "encode_images",
@@ -29,7 +29,7 @@ __all__ = [
     "some_images",
 ]
 
-IMAGE_ENCODERS = ("pooled", "conv", "residual")
+IMAGE_ENCODER_NAMES = ("pooled", "conv", "residual")
 DEFAULT_SIZE = 64  # pixels of a side, for larger images
 SHOWN = 4096  # images that a report is about
 ENCODED_AT_A_TIME = 1024
@@ -88,7 +88,7 @@ def check_image_options(options: Mapping[str, Any], images: bool) -> None:
     if not images:
         return
     if options["encoder"] is not None:
-        check_one_of("--encoder", options["encoder"], IMAGE_ENCODERS)
+        check_one_of("--encoder", options["encoder"], IMAGE_ENCODER_NAMES)
     parse_size(options["image_size"])
     given = [name for name in ("pairs", "augment", "lag") if options[name] is not None]
     if len(given) > 1:
