@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.source import SplitError as SplitError
     from isolatent.pairs.source import WorldPairs as WorldPairs
     from isolatent.pairs.unpaired import UnpairedPairs as UnpairedPairs
+    from isolatent.pairs.world_views import WorldViews as WorldViews
 
 _MODULES = {
     "arrays": (
@@ -93,6 +94,7 @@ _MODULES = {
         "WorldPairs",
     ),
     "unpaired": ("UnpairedPairs",),
+    "world_views": ("WorldViews",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -109,55 +111,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
-from isolatent.pairs.arrays import ArrayPairs, check_rows_finite, release_pages
-from isolatent.pairs.augmentations import (
-    AUGMENTATIONS,
-    AugmentationParameters,
-    Augmentations,
-    AugmentedPairs,
-    KnownViews,
-    augment,
-)
-from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs
-from isolatent.pairs.frame_pairs import FramePairs
-from isolatent.pairs.images import ImagePairs, Images, read_image_pairs, read_images
-from isolatent.pairs.nearest_latents import NearestLatentPairs
-from isolatent.pairs.recordings import Recording, check_window, stack_recordings
-from isolatent.pairs.separate_recordings import SeparateRecordings, lay_out
-from isolatent.pairs.series import SeriesPairs
-from isolatent.pairs.source import Batch, FinitePairSource, PairSource, SplitError, WorldPairs
-from isolatent.pairs.unpaired import UnpairedPairs
-from isolatent.pairs.world_views import WorldViews
-
-__all__ = [
-    "AUGMENTATIONS",
-    "ArrayPairs",
-    "AugmentationParameters",
-    "Augmentations",
-    "AugmentedPairs",
-    "Batch",
-    "FactorPairs",
-    "FinitePairSource",
-    "FramePairs",
-    "ImagePairs",
-    "Images",
-    "KnownPairs",
-    "KnownViews",
-    "NearestLatentPairs",
-    "PairSource",
-    "Recording",
-    "SeparateRecordings",
-    "SeriesPairs",
-    "SplitError",
-    "UnpairedPairs",
-    "WorldPairs",
-    "WorldViews",
-    "augment",
-    "check_rows_finite",
-    "check_window",
-    "lay_out",
-    "read_image_pairs",
-    "read_images",
-    "release_pages",
-    "stack_recordings",
-]
