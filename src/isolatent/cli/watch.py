@@ -31,7 +31,7 @@ def watch(
         bool, typer.Option("--once", help="Write the page once, without waiting for the end.")
     ] = False,
 ) -> None:
-    """Keep the report of a running fit current, as of its last checkpoint."""
+    """Keep the report of a running fit current."""
     check_real("--pause", pause, above=0)
     if not out.is_dir():
         raise FileNotFoundError(f"OUT: {out} is not a directory")
