@@ -8,7 +8,7 @@ import pytest
 
 import isolatent as iso
 from html_outline import Outline
-from isolatent.report import page_of_fit, render_page
+from isolatent.report import Page, page_of_fit, render_page
 from isolatent.report.fits import RELAXATION_MEANINGS
 from isolatent.theory import NAMED_RELAXATIONS
 
@@ -172,3 +172,30 @@ def test_texts_of_axes_are_escaped(aligned):
     html = render_page(dataclasses.replace(page, sections=(section,)))
     assert "[&lt;b&gt;]" in html
     assert "Axes: &lt;i&gt;." in html
+
+
+@pytest.mark.filterwarnings("ignore::isolatent.checks.IsolatentWarning")
+@pytest.mark.parametrize("columns", [(4, 4), (4, 5)])
+def test_several_recordings_are_sessions(columns):
+    """Of equal or other columns, in which case each has an encoder of its own."""
+    rng = np.random.default_rng(0)
+    recordings = [rng.normal(size=(200, m)).cumsum(axis=0) for m in columns]
+    model = iso.ContrastiveICA(2, recipe=iso.Recipe(max_steps=3, batch_size=32), random_state=0)
+    (section,) = page_of_fit(model.fit(recordings), recordings).sections
+    assert section.rows.codes.shape == (400, 2)
+    assert section.rows.session_names == ("recording 0", "recording 1")
+    assert section.is_recording
+    assert section.changes is None
+    render_page(Page("p", sections=(section,)))
+
+
+def test_many_rows_are_encoded_evenly(fitted, monkeypatch):
+    monkeypatch.setattr("isolatent.report.fits.MAX_ENCODED", 100)
+    model, x, z = fitted
+    groups = np.repeat(["a", "b"], 2500)
+    (section,) = page_of_fit(model, x, z, groups=groups, columns={"first": x[:, 0]}).sections
+    np.testing.assert_allclose(section.rows.codes, model.transform(x[::50]), atol=1e-6)
+    assert section.rows.times.tolist() == list(range(0, 5000, 50))
+    assert section.rows.sessions.tolist() == [0] * 50 + [1] * 50
+    np.testing.assert_array_equal(section.columns["first"], x[::50, 0])
+    assert np.shape(section.correlations) == (3, 3)

@@ -173,11 +173,12 @@ def _with_codes(section: Section, model: ContrastiveICA, given: _Given) -> Secti
     related = given.X_pos if "pairing" in model.relaxed_ and model.window == 1 else None
     rows = encode_rows(model, X, X_pos=related, groups=given.groups, times=given.times)
     names = [str(name) for name in getattr(model, "feature_names_in_", ())] or None
-    is_table = not isinstance(X, list | tuple) and np.ndim(X) == 2
+    ndim = 0 if isinstance(X, list | tuple) else np.ndim(X)  # 0 for several recordings
+    is_table = ndim == 2
     if columns is None:
         columns = _columns_of(X, names) if is_table else {}
     changes = None
-    if is_table or (np.ndim(X) in (3, 4) and model.window == 1):
+    if is_table or (ndim in (3, 4) and model.window == 1):
         changes = _changes(rows, X, names if is_table else None)
     is_recording = bool(getattr(model, "_has_recording", False))
     return dataclasses.replace(
