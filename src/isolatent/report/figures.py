@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,7 @@ __all__ = [
 
 MAX_LINE_POINTS = 400  # of a line
 MAX_LABELLED = 12  # rows or columns of a matrix that shows its values
+MAX_LABEL = 24  # characters
 LARGEST_DRAWN = 1e15  # beyond which differences are lost
 STYLES: dict[str, dict[str, Any]] = {
     "first": {"color": "var(--first)", "width": 2},
@@ -479,10 +481,17 @@ def _layout(title: str, labels: tuple[str, str], showlegend: bool = False) -> di
 def _rows_layout(title: str, label: str, names: Sequence[str]) -> dict[str, Any]:
     """Return a layout with a row for each name, the first one above."""
     layout = _layout(title, (label, ""))
-    places = {"tickvals": [*range(len(names))], "ticktext": [*map(plain_text, names)]}
+    texts = [_in_two_lines(name) for name in names]
+    places = {"tickvals": [*range(len(names))], "ticktext": texts}
     layout["yaxis"] |= {**places, "range": [len(names) - 0.5, -0.5]}
     return layout
 
 
+def _in_two_lines(name: str) -> str:
+    """Return a name that fits beside a figure on a phone."""
+    parts = textwrap.wrap(clean(name), MAX_LABEL, max_lines=2, placeholder="…")
+    return "<br>".join(map(plain_text, parts))
+
+
 def _short(text: str) -> str:
-    return text if len(text) <= 24 else f"{text[:23]}…"
+    return text if len(text) <= MAX_LABEL else f"{text[: MAX_LABEL - 1]}…"

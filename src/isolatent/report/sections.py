@@ -83,7 +83,10 @@ def _overview_blocks(
     pictures: list[Figure] = []
     for metric, group in by_metric.items():
         rows = [
-            (c.section, values, c.row.published, c.row.spread)
+            (
+                c.section.removeprefix(f"{c.row.experiment}: "),
+                *(values, c.row.published, c.row.spread),
+            )
             for c in group
             if (values := sections[c.section].seeds.get(metric, ())) or c.row.published is not None
         ]
