@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.source import SplitError as SplitError
     from isolatent.pairs.source import WorldPairs as WorldPairs
     from isolatent.pairs.unpaired import UnpairedPairs as UnpairedPairs
+    from isolatent.pairs.views import ViewPairs as ViewPairs
 
 _MODULES = {
     "arrays": (
@@ -93,6 +94,7 @@ _MODULES = {
         "WorldPairs",
     ),
     "unpaired": ("UnpairedPairs",),
+    "views": ("ViewPairs",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
