@@ -135,7 +135,17 @@ def test_it_is_the_mixing_of_an_ordinary_world(dtype):
     assert torch.equal(world(32).sample_pairs(3)[0], world(32).sample_pairs(3)[0])
 
 
+def test_flat_images_are_rows():
+    mixing = Scene3D(16, flat=True)
+    flat = iso.World(iso.Box(10, -1, 1), iso.Uniform(), iso.Normal(0.1), mixing, seed=0)
+    assert torch.equal(flat.sample_pairs(3)[0].view(3, 3, 16, 16), world(16).sample_pairs(3)[0])
+    assert flat.n_observed == flat.sample_pairs(1)[0].shape[1]
+    assert iso.World.from_dict(flat.to_dict()) == flat
+
+
 def test_wrong_arguments():
+    with pytest.raises(TypeError, match="flat must be a boolean, got 1"):
+        Scene3D(16, flat=1)
     with pytest.raises(ValueError, match="size must be an integer >= 16"):
         Scene3D(8)
     with pytest.raises(ValueError, match="n must be 10"):

@@ -40,8 +40,8 @@ from isolatent.cli.data_options import (
     data_selection,
     write_data_record,
 )
-from isolatent.cli.images import (
-    IMAGE_ENCODERS,
+from isolatent.cli.image_data import (
+    IMAGE_ENCODER_NAMES,
     ImageData,
     check_image_options,
     is_image_data,
@@ -245,7 +245,7 @@ def fit(
             check_out(out, overwrite=overwrite, resume=resume)
             check_json(json, overwrite)
         observed: Observations | ImageData
-        selection = data_selection(context.params, images=encoder in IMAGE_ENCODERS)
+        selection = data_selection(context.params, images=encoder in IMAGE_ENCODER_NAMES)
         if is_image:
             observed = read_image_data(context.params, _parse_lag(lag), quiet or not first)
             n_features = math.prod(observed.images.shape[1:])
@@ -366,7 +366,7 @@ def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
     if options["encoder"] is not None:
-        check_one_of("--encoder", options["encoder"], (*ENCODERS_OF_ROWS, *IMAGE_ENCODERS))
+        check_one_of("--encoder", options["encoder"], (*ENCODERS_OF_ROWS, *IMAGE_ENCODER_NAMES))
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda", "mps"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     for name, at_least in (

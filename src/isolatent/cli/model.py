@@ -29,7 +29,7 @@ from isolatent.cli.app import (
 )
 from isolatent.cli.data_options import ArrayName, MaxMemory, Session, Time, model_selection
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
-from isolatent.cli.images import encode_images, is_image_data, read_for_model, some_images
+from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import atomic_write
 from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
 

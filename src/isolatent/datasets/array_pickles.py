@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 __all__ = ["read_array_pickle"]
 
-KINDS = "biuf"  # of numbers: booleans, integers, floats
+NUMBER_KINDS = "biuf"  # of numbers: booleans, integers, floats
 
 
 def read_array_pickle(path: str | os.PathLike[str]) -> Any:
@@ -113,7 +113,7 @@ class _Dtype:
 
     def resolve(self) -> np.dtype[Any]:
         # One character and a size: no names of fields, shapes or metadata.
-        if len(self.code) > 3 or self.code[:1] not in KINDS or not self.code[1:].isdigit():
+        if len(self.code) > 3 or self.code[:1] not in NUMBER_KINDS or not self.code[1:].isdigit():
             raise _RefusedError(f"has an array of dtype {self.code!r}")
         order = "" if self.order == "|" else self.order
         return np.dtype(order + self.code)

@@ -24,7 +24,9 @@ KITTI_FILE = "kitti_peds_v2.pickle"
 MASK_SIDE = 64  # pixels
 FACTOR_NAMES = ("y", "x", "area")
 MIN_AREA, MAX_AREA = 60.0, 900.0  # pixels of a simulated figure, about
-STEPS = np.array([0.008, 0.012, 0.008])  # median step of y, x and size, as a share of their ranges
+FIGURE_STEPS = np.array(
+    [0.008, 0.012, 0.008]
+)  # median step of y, x and size, as a share of their ranges
 HALF_EXTENTS = (0.51, 0.31)  # of a figure, down and across, in units of its height
 SPREAD = 1.2  # standard deviation of the logarithm of the speed
 
@@ -194,7 +196,7 @@ def _paths(length: int, random: np.random.Generator) -> tuple[Array, Array, Arra
         speed = 0.9 * speed + np.sqrt(1 - 0.9**2) * random.normal(size=3)
         direction = np.where(random.random(3) < 0.05, -direction, direction)
         moves = random.random(3) < 0.7
-        state = state + STEPS * np.exp(SPREAD * speed) * direction * moves
+        state = state + FIGURE_STEPS * np.exp(SPREAD * speed) * direction * moves
     path = np.abs((path + 1) % 2 - 1)  # reflected at 0 and 1
     # The area is uniform rather than the height.
     height = np.sqrt((MIN_AREA + (MAX_AREA - MIN_AREA) * path[:, 2]) / 0.30)

@@ -64,6 +64,9 @@ class Scene3D(Mixing):
 
     Args:
         size: Height and width of the images in pixels, at least 16; 64 or 128 are usual.
+        flat: Whether images are rows of numbers (N, 3 · size · size), for encoders that whiten
+            their input. Images of 16 or 32 pixels keep much of the scene at a small part of the
+            cost.
 
     References:
         Zimmermann et al., 2021.
@@ -76,9 +79,12 @@ class Scene3D(Mixing):
         torch.Size([3, 3, 32, 32])
     """
 
-    def __init__(self, size: int = 64) -> None:
+    def __init__(self, size: int = 64, flat: bool = False) -> None:
         super().__init__()
         self.size = check_integer("size", size, at_least=16, at_most=1024)
+        if not isinstance(flat, bool):
+            raise TypeError(f"flat must be a boolean, got {flat!r}")
+        self.flat = flat
 
     def _observed(self, n: int) -> int:
         if n != len(SCENE_LATENTS):
@@ -108,7 +114,8 @@ class Scene3D(Mixing):
             render_scenes(latents, poses, OBJECT_PARTS, *view, first, last, out)
 
         map_ranges(work, len(out), min(max_threads(), len(out) // SCENES_PER_THREAD))
-        return torch.from_numpy(out).to(z.device)
+        images = torch.from_numpy(out).to(z.device)
+        return images.flatten(1) if self.flat else images
 
     def _unmix(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"{self!r} has no inverse in closed form")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Annotated, Any, Self
 
 import torch
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from isolatent.datasets import LabelledImages, load_cifar10
 from isolatent.encoders import ProjectedEncoder
-from isolatent.experiments.cells import CellFields, Spec, one_of
+from isolatent.experiments.cells import CellFields, Spec, check_augmentations, one_of
 from isolatent.pairs import Augmentations, AugmentedPairs, Images
 from isolatent.theory import Guarantee
 from isolatent.training import ContrastiveICA, Recipe
@@ -23,7 +23,10 @@ __all__ = [
 ]
 
 PHOTOGRAPHS = {"cifar10": load_cifar10}
-LOSSES = {"infonce": "vmf", "aninfonce": "anisotropic"}  # and the conditionals they stand for
+CONDITIONAL_OF_LOSS = {
+    "infonce": "vmf",
+    "aninfonce": "anisotropic",
+}  # and the conditionals they stand for
 LAYERS = ("backbone", "projector")
 # Of each layer: accuracy of the class, mean accuracy of which augmentations were applied, and mean
 # R² of how strongly.
@@ -47,20 +50,9 @@ class AugmentationWorldSpec(Spec):
     """
 
     photographs: Annotated[str, one_of(tuple(PHOTOGRAPHS))]
-    augmentations: dict[str, float] = Field(default={})
-
-    @field_validator("augmentations")
-    @classmethod
-    def _check_augmentations(cls, written: dict[str, float]) -> dict[str, float]:
-        allowed = [field.name for field in fields(Augmentations)]
-        for name in written:
-            if name not in allowed:
-                raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
-        try:
-            Augmentations(**written)
-        except TypeError as error:
-            raise ValueError(str(error)) from error
-        return written
+    augmentations: Annotated[dict[str, float], AfterValidator(check_augmentations)] = Field(
+        default={}
+    )
 
     def views(self) -> Augmentations:
         """Return the distribution of the views that are trained on."""
@@ -93,7 +85,7 @@ class AugmentationModelSpec(Spec):
         n_features: Features of the backbone.
     """
 
-    loss: Annotated[str, one_of(tuple(LOSSES))]
+    loss: Annotated[str, one_of(tuple(CONDITIONAL_OF_LOSS))]
     n_components: int = Field(default=64, ge=2)
     widths: list[int] = Field(default=[32, 64, 128], min_length=1)
     blocks: int = Field(default=1, ge=1)
@@ -118,7 +110,7 @@ class AugmentationModelSpec(Spec):
         return ContrastiveICA(
             self.n_components,
             space="sphere",
-            conditional=LOSSES[self.loss],
+            conditional=CONDITIONAL_OF_LOSS[self.loss],
             loss=self.loss,
             encoder=encoder,
             recipe=Recipe(**recipe),

@@ -7,13 +7,21 @@ from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
 import torch
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 from torch import Generator, Tensor, nn
 
 from isolatent.contrast import AnInfoNCE, Ensemble
 from isolatent.datasets import RenderedScenes, load_3dident
 from isolatent.experiments.expressions import parse_declaration
-from isolatent.pairs import NearestLatentPairs, WorldPairs
+from isolatent.pairs import Augmentations, NearestLatentPairs, WorldPairs, WorldViews
 from isolatent.theory import (
     CONDITIONALS,
     MARGINALS,
@@ -40,6 +48,7 @@ __all__ = [
     "Relax",
     "Spec",
     "WorldSpec",
+    "check_augmentations",
     "one_of",
 ]
 
@@ -234,6 +243,19 @@ def _ways(written: Any) -> list[dict[str, Any]]:
     return [_declared(way, Distribution) for way in ways]
 
 
+def check_augmentations(written: dict[str, float]) -> dict[str, float]:
+    """Return parameters of :class:`~isolatent.pairs.Augmentations`, if it takes them."""
+    allowed = [field.name for field in fields(Augmentations)]
+    for name in written:
+        if name not in allowed:
+            raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
+    try:
+        Augmentations(**written)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return written
+
+
 def _stored(written: Any) -> Any:
     if written == PUBLISHED_SCENES:
         return written
@@ -260,6 +282,9 @@ class WorldSpec(Spec):
             latents (:class:`~isolatent.pairs.NearestLatentPairs`). ``"3dident"`` for the published
             images, reduced to 64 pixels, from the directory that the environment variable
             ``ISOLATENT_DATA`` names. By default images are rendered as they are drawn.
+        augmentations: Parameters of :class:`~isolatent.pairs.Augmentations` that differ from its
+            defaults, if both images of a pair are augmented. The views of one scene have a very
+            narrow conditional.
     """
 
     space: Annotated[dict[str, Any], _declaration(Space)]
@@ -271,12 +296,17 @@ class WorldSpec(Spec):
     negatives: Annotated[dict[str, Any], _declaration(Distribution)] | None = None
     negatives_per_anchor: int = Field(default=16, ge=1)
     stored: Annotated[int | str, BeforeValidator(_stored)] | None = None
+    augmentations: Annotated[dict[str, float], AfterValidator(check_augmentations)] | None = None
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
         space = from_dict(self.space)
         if self.stored is not None and (self.negatives is not None or len(self.conditional) > 1):
             raise ValueError("stored takes one conditional and no negatives")
+        if self.augmentations is not None and (
+            self.stored is not None or self.negatives is not None or len(self.conditional) > 1
+        ):
+            raise ValueError("augmentations take one conditional, no negatives, and nothing stored")
         parts: list[tuple[str, type[Any], dict[str, Any] | None]] = [
             ("space", Space, self.space),
             ("mixing", Mixing, self.mixing),
@@ -301,7 +331,9 @@ class WorldSpec(Spec):
         """Number of latents."""
         return int(from_dict(self.space).n)
 
-    def build(self, seed: int, mixing: Mixing | None = None) -> WorldPairs | NearestLatentPairs:
+    def build(
+        self, seed: int, mixing: Mixing | None = None
+    ) -> WorldPairs | NearestLatentPairs | WorldViews:
         """Return the pairs of the world; their attribute ``world`` is the world.
 
         Args:
@@ -321,12 +353,19 @@ class WorldSpec(Spec):
             if isinstance(self.stored, str):
                 return NearestLatentPairs(load_3dident(size=PUBLISHED_SIZE), world)
             return NearestLatentPairs(RenderedScenes.of(world, self.stored), world)
+        if self.augmentations is not None:
+            return WorldViews(world, Augmentations(**self.augmentations))
         return WorldPairs(
             world,
             conditionals=ways if len(ways) > 1 else None,
             negatives=None if self.negatives is None else from_dict(self.negatives),
             n_negatives=self.negatives_per_anchor,
         )
+
+    def described(self) -> WorldPairs | NearestLatentPairs | WorldViews:
+        """Return pairs of which beliefs are known, and that take little time to build."""
+        # Augmentations need images.
+        return self.build(0, mixing=Identity() if self.augmentations is None else None)
 
     def test_set(self, world: World, seed: int, points: int) -> tuple[Tensor, Tensor]:
         """Return latents and observations for scoring, which no model was trained on.
@@ -504,7 +543,7 @@ class Cell(CellFields):
         if needs_potentials(relaxed):
             potentials = "learned"
         return derive_guarantee(
-            Beliefs.of(self.world.build(seed=0, mixing=Identity())),
+            Beliefs.of(self.world.described()),
             similarity="weighted" if weighted else declared.similarity,
             similarity_p=2.0 if weighted else declared.exponent,
             loss=loss,

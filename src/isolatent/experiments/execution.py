@@ -47,7 +47,7 @@ from isolatent.experiments.measures import (
 )
 from isolatent.experiments.objectives import objective_of_model
 from isolatent.experiments.program import program_digest
-from isolatent.pairs import NearestLatentPairs
+from isolatent.pairs import WorldPairs
 from isolatent.training import Recipe
 
 __all__ = ["execute", "new_record"]
@@ -143,7 +143,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             random_state=seed,
             accelerator="cpu",
             **_supervised_options(cell, x),
-        ).fit(pairs if isinstance(pairs, NearestLatentPairs) else world)
+        ).fit(world if isinstance(pairs, WorldPairs) else pairs)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
         scores["supervised"] = _scores(z.numpy(), supervised.transform(x), cell)
     if "unsupervised" in cell.approaches:

@@ -59,6 +59,8 @@ def beliefs_of(source: Any) -> Beliefs:
         marginal = "uniform"
     elif type(world.marginal) is Normal:
         marginal = "normal"
+    if getattr(source, "augmentations", None) is not None:
+        return Beliefs(space, marginal, Uncovered("that of augmented views, which is not known"))
     conditionals = getattr(source, "conditionals", None) or (world.conditional,)
     negatives = getattr(source, "negatives", None)
     if isinstance(negatives, Distribution):
