@@ -238,7 +238,8 @@ def fit(
     say = printer(json) if first else (lambda line: None)
     with interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
-        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        trials = encoder in ENCODERS_OF_ROWS and data.suffix.lower() == ".npy"
+        is_image = is_image_data(data) and not trials
         check_image_options(context.params, is_image)
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
