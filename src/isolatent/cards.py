@@ -15,9 +15,9 @@ from markupsafe import Markup
 __all__ = ["Row", "card"]
 
 # Green, red and amber that can be read on white and on black.
-COLOURS = {"yes": "#2a9d5c", "no": "#d1495b", "open": "#b58900", "": "inherit"}
-BORDERS = COLOURS | {"": "rgba(127,127,127,.6)"}
-MARKS = {"yes": "✓", "no": "✗", "open": "?", "": ""}
+CARD_COLOURS = {"yes": "#2a9d5c", "no": "#d1495b", "open": "#b58900", "": "inherit"}
+BORDERS = CARD_COLOURS | {"": "rgba(127,127,127,.6)"}
+TICKS = {"yes": "✓", "no": "✗", "open": "?", "": ""}
 LINE = "1px solid rgba(127,127,127,.35)"
 # Controls, which HTML forbids, and characters that reverse the direction of the text around them.
 FORBIDDEN = re.compile(
@@ -54,7 +54,7 @@ def card(
     """
     parts = [
         _element("div", title, "font-size:.85em;opacity:.75"),
-        _element("div", lead, f"font-weight:600;margin:.15em 0 .4em;color:{COLOURS[status]}"),
+        _element("div", lead, f"font-weight:600;margin:.15em 0 .4em;color:{CARD_COLOURS[status]}"),
         _table(rows),
     ]
     if folded:
@@ -74,7 +74,7 @@ def _table(rows: Sequence[Row]) -> Markup:
         cells = [_cell(label, "opacity:.75;white-space:nowrap"), _cell(text)]
         if marked:
             kind = mark[0] if mark else ""
-            cells.insert(0, _cell(MARKS[kind], f"color:{COLOURS[kind]};font-weight:600"))
+            cells.insert(0, _cell(TICKS[kind], f"color:{CARD_COLOURS[kind]};font-weight:600"))
         lines.append(Markup("<tr style='background:none'>{}</tr>").format(Markup("").join(cells)))
     if not lines:
         return Markup("")

@@ -158,7 +158,7 @@ def test_an_interrupted_run_can_be_resumed_to_the_same_model(
 
 
 def test_an_interrupt_before_the_first_checkpoint_says_so(isolatent, files, tmp_path, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("isolatent.pairs.readers.read_observations", interrupt)

@@ -33,7 +33,7 @@ def test_codes_are_the_same_in_every_format(isolatent, files, model, tmp_path, w
 def test_codes_do_not_depend_on_chunks_or_on_the_order_of_columns(
     isolatent, files, model, tmp_path, world, monkeypatch
 ):
-    monkeypatch.setattr("isolatent.pairs.readers.CHUNK_VALUES", 100)
+    monkeypatch.setattr("isolatent.pairs.readers.reading.CHUNK_VALUES", 100)
     table = pd.DataFrame(world.x, columns=NAMES)[NAMES[::-1]].assign(day="mon")
     table.to_csv(tmp_path / "turned.csv", index=False)
     out = tmp_path / "h.npy"

@@ -85,7 +85,7 @@ def test_the_command_writes_a_decoder(tmp_path, capsys):
     digests = []
     for k in range(2):
         out = tmp_path / f"decoder{k}.safetensors"
-        mnist_vae.main([str(tmp_path), str(out), "--steps", "3"])
+        mnist_vae.train_decoder([str(tmp_path), str(out), "--steps", "3"])
         assert f"SHA-256 {digest_file(out)}" in capsys.readouterr().out
         digests.append(digest_file(out))
     assert digests[0] == digests[1]  # the seed determines it

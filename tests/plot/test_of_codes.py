@@ -189,6 +189,43 @@ def test_recordings_in_a_list_are_sessions(axes):
     assert len(ax.get_legend().get_texts()) == 2
 
 
+def test_recordings_with_different_sensors(axes):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(90, 2)).cumsum(axis=0)
+    parts = [z @ rng.normal(size=(2, m)) for m in (3, 5)]
+    days = np.arange("2024-01-01", "2024-03-31", dtype="datetime64[D]")
+    times = [days, days]
+    recipe = iso.Recipe(max_steps=5, batch_size=32, warmup=1)
+    model = iso.ContrastiveICA(2, space="euclidean", recipe=recipe, random_state=0)
+    model.fit(parts, times=times, common="times")
+    codes = model.transform(parts, times=times)
+    ax = plot.codes(model, parts, times=times, colour="session", ax=axes)
+    assert np.allclose(points(ax)[1], codes[90:])
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        *("recording 0", "recording 1")
+    ]
+    ax.clear()
+    plot.over_time(model, parts[1], times=days, recording=1, components=[0], ax=ax)
+    assert np.allclose(ax.lines[0].get_ydata(), codes[90:, 0])
+    assert np.array_equal(ax.lines[0].get_xdata(), days)
+    with pytest.raises(ValueError, match="X must be one recording where recordings have different"):
+        plot.traversal(model, parts, times=times, ax=ax)
+    ax.clear()
+    plot.traversal(model, parts[1], times=days, recording=1, component=0, ax=ax)
+    assert len(ax.lines) == 5
+
+
+def test_windows_of_a_recording(axes):
+    x = normal(150, 3).cumsum(axis=0)
+    recipe = iso.Recipe(max_steps=5, batch_size=32, warmup=1)
+    model = iso.ContrastiveICA(
+        2, space="box", window=5, counts=False, n_init=1, recipe=recipe, random_state=0
+    ).fit(x)
+    assert np.allclose(points(plot.codes(model, x, ax=axes))[0], model.transform(x))
+    ax = plot.traversal(model, x, ax=axes)
+    assert np.asarray(ax.images[0].get_array()).shape == (2, 3)  # columns of a row, not of a window
+
+
 def test_codes_against_factors(recording, axes):
     model, x, _, z = recording
     ax = plot.against_factors(model, x, factors=z, factor_names=["sine", "cosine"], ax=axes)

@@ -1,9 +1,11 @@
 """The explorer, time courses and what a decoder makes of codes: the data that pages hold."""
 
 import base64
+import io
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from isolatent.figure_data import encode_rows, traversal_data
 from isolatent.report import Section
@@ -99,3 +101,22 @@ def test_a_decoder_shows_what_each_code_changes():
     assert f"{changes.explained:.0%} of the variance" in matrix.caption
     assert len(lines.figures) == 2
     assert lines.figures[0].data[0]["name"] == "first"
+
+
+def test_a_decoder_of_images_gives_a_strip_for_each_code():
+    z = np.random.default_rng(0).uniform(-1, 1, size=(300, 2))
+    images = np.zeros((300, 1, 6, 8))
+    images[:, 0, :3] = z[:, 0, None, None]  # the first code brightens the upper half
+    images[:, 0, 3:] = z[:, 1, None, None]
+    rows = encode_rows(z)
+    (strips,) = factor_lines_blocks(Section("s", changes=traversal_data(rows, images)), "a")
+    assert [strip.name for strip in strips.strips] == ["Code 1", "Code 2"]
+    first, second = (
+        np.asarray(Image.open(io.BytesIO(base64.b64decode(strip.png)))) for strip in strips.strips
+    )
+    assert first.shape == (6, 9 * 8)
+    for strip, half in ((first, slice(0, 3)), (second, slice(3, 6))):
+        steps = strip[half].reshape(3, 9, 8).mean(axis=(0, 2))
+        assert (np.diff(steps) > 0).all()  # brighter from left to right
+        assert steps[-1] - steps[0] > 150
+    assert "of the variance of held-out observations" in strips.caption

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 import isolatent as iso
+from isolatent.diagnosis.held_out import refit
 from isolatent.training import CsvLog, ProgressDisplay, Step, progress
 from isolatent.training.progress import steps_from_tensor, steps_to_tensor
 
@@ -226,6 +227,8 @@ def test_fits_are_followed_unless_something_else_does(notebook, monkeypatch):
     assert notebook.shown == []
     model.fit(x)
     assert [line[:15] for line in notebook.shown] == ["trained 3 steps"]
+    refit(model, iso.SeriesPairs(x), 1)  # one of the many runs of a diagnosis
+    assert len(notebook.shown) == 1
 
 
 @pytest.mark.parametrize("shell", [None, object()])

@@ -26,7 +26,7 @@ from isolatent.datasets.mnist_decoder import SLOPE, WIDTHS
 from isolatent.encoders import MLP
 from isolatent.files import atomic_write, digest_file
 
-__all__ = ["DigitVAE", "decoder_weights", "main", "negative_elbo"]
+__all__ = ["DigitVAE", "decoder_weights", "negative_elbo", "train_decoder"]
 
 ENCODER_WIDTHS = (512, 256)
 STEPS, PAIRS, RATE = 20_000, 64, 1e-3  # twice as many images a step as pairs
@@ -92,7 +92,7 @@ def negative_elbo(model: DigitVAE, x: np.ndarray[Any, Any]) -> tuple[float, floa
     return float(error + divergence), float(divergence)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def train_decoder(arguments: Sequence[str] | None = None) -> None:
     """Train the VAE and write its decoder."""
     parser = argparse.ArgumentParser(description="Train the decoder of MNISTDecoder.")
     parser.add_argument("data", help="directory of the MNIST files, or one above its folder mnist")
@@ -126,4 +126,4 @@ def _flat_images(path: str, part: str) -> np.ndarray[Any, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    train_decoder()

@@ -16,12 +16,11 @@ from isolatent.checks import check_real
 from isolatent.files import digest_file
 from isolatent.worlds import Mixing
 
-__all__ = ["DECODER_FILE", "DECODER_SHA256", "SIDE", "SLOPE", "WIDTHS", "MNISTDecoder"]
+__all__ = ["DECODER_FILE", "DECODER_SHA256", "SLOPE", "WIDTHS", "MNISTDecoder"]
 
 DECODER_FILE = Path(__file__).with_name("mnist_decoder.safetensors")
 DECODER_SHA256 = "88f5d15bf3c600093057e36e40bf5efc75d0ce81aee21d6c48d9f1be1020d9c1"
 WIDTHS = (10, 128, 256, 784)  # latents, hidden layers, pixels
-SIDE = 28  # of an image, in pixels
 SLOPE = 0.2  # of the leaky ReLUs below zero
 TENSORS = {
     name: shape

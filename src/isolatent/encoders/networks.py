@@ -97,37 +97,49 @@ class PaperMLP(MLP):
 
 
 class ConvEncoder(nn.Module):
-    """The papers' encoder of 64 × 64 images (KITTI Masks, dSprites).
+    """The papers' encoder of 64 × 64 images (KITTI Masks, dSprites), for images of any size.
 
-    Four convolutions that halve the image (32, 32, 64, 64 channels), one over all that is left
-    (256), and a linear layer, with ReLUs between them.
+    Convolutions that halve the image (32, 32, 64, 64 channels, and 64 for each further one) until
+    its shorter side has 4 to 7 pixels, one over all that is left (256), and a linear layer, with
+    ReLUs between them. Images of 64 × 64 have four of them, as in the papers.
 
     Args:
         n_outputs: Codes n.
         channels: Channels of the images.
+        size: Height and width of the images, at least 16.
 
     Example:
         >>> ConvEncoder(10)(torch.rand(2, 1, 64, 64)).shape
         torch.Size([2, 10])
+        >>> ConvEncoder(10, channels=3, size=(48, 100))(torch.rand(2, 3, 48, 100)).shape
+        torch.Size([2, 10])
     """
 
-    def __init__(self, n_outputs: int, channels: int = 1) -> None:
+    def __init__(self, n_outputs: int, channels: int = 1, size: tuple[int, int] = (64, 64)) -> None:
         super().__init__()
         check_integer("n_outputs", n_outputs, at_least=1)
         self.channels = check_integer("channels", channels, at_least=1)
+        left = [check_integer("size", side, at_least=16) for side in size]
+        self.size = (left[0], left[1])
+        widths = [channels]
+        while min(left) >= 8:
+            widths.append(32 if len(widths) <= 2 else 64)
+            left = [side // 2 for side in left]
         layers: list[nn.Module] = []
-        for before, after in pairwise([channels, 32, 32, 64, 64]):
+        for before, after in pairwise(widths):
             layers += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
-        layers += [nn.Conv2d(64, 256, 4), nn.ReLU(), nn.Flatten(), nn.Linear(256, n_outputs)]
+        layers += [nn.Conv2d(widths[-1], 256, (left[0], left[1])), nn.ReLU()]
+        layers += [nn.Flatten(), nn.Linear(256, n_outputs)]
         # On a CPU convolutions train faster with the channels last.
         self.network = nn.Sequential(*layers)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map images (N, channels, 64, 64) to codes (N, n)."""
-        if x.shape[1:] != (self.channels, 64, 64):
+        """Map images (N, channels, height, width) to codes (N, n)."""
+        if x.shape[1:] != (self.channels, *self.size):
+            height, width = self.size
             raise ValueError(
-                f"x must have shape (N, {self.channels}, 64, 64), got {tuple(x.shape)}"
+                f"x must have shape (N, {self.channels}, {height}, {width}), got {tuple(x.shape)}"
             )
         h: Tensor = self.network(x)
         return h

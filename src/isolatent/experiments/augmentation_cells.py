@@ -23,7 +23,10 @@ __all__ = [
 ]
 
 PHOTOGRAPHS = {"cifar10": load_cifar10}
-LOSSES = {"infonce": "vmf", "aninfonce": "anisotropic"}  # and the conditionals they stand for
+CONDITIONAL_OF_LOSS = {
+    "infonce": "vmf",
+    "aninfonce": "anisotropic",
+}  # and the conditionals they stand for
 LAYERS = ("backbone", "projector")
 # Of each layer: accuracy of the class, mean accuracy of which augmentations were applied, and mean
 # R² of how strongly.
@@ -82,7 +85,7 @@ class AugmentationModelSpec(Spec):
         n_features: Features of the backbone.
     """
 
-    loss: Annotated[str, one_of(tuple(LOSSES))]
+    loss: Annotated[str, one_of(tuple(CONDITIONAL_OF_LOSS))]
     n_components: int = Field(default=64, ge=2)
     widths: list[int] = Field(default=[32, 64, 128], min_length=1)
     blocks: int = Field(default=1, ge=1)
@@ -107,7 +110,7 @@ class AugmentationModelSpec(Spec):
         return ContrastiveICA(
             self.n_components,
             space="sphere",
-            conditional=LOSSES[self.loss],
+            conditional=CONDITIONAL_OF_LOSS[self.loss],
             loss=self.loss,
             encoder=encoder,
             recipe=Recipe(**recipe),

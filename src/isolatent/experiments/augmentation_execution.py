@@ -24,7 +24,7 @@ __all__ = ["APPLIED", "execute_augmentation_cell"]
 N_FIT, N_SCORED = 20_000, 10_000  # images that readouts are fitted to and scored on
 SEED_FIT, SEED_SCORED = 1_000_003, 1_000_033  # of their views, besides the seed of the run
 APPLIED = ("grayscale", "brightness", "contrast", "hue", "saturation")  # as published
-AT_A_TIME = 1000
+ENCODED_AT_A_TIME = 1024
 
 Array = NDArray[Any]
 Codes = dict[str, Array]
@@ -114,8 +114,8 @@ def _encode(
     """Return the features of the backbone and the codes of the projector, of augmented images."""
     features, codes = [], []
     with torch.no_grad():
-        for k in range(0, len(images), AT_A_TIME):
-            part = images[k : k + AT_A_TIME]
+        for k in range(0, len(images), ENCODED_AT_A_TIME):
+            part = images[k : k + ENCODED_AT_A_TIME]
             if drawn is not None:
                 part = augment(part, drawn.rows(slice(k, k + len(part))))
             part = encoder.features(part)

@@ -1,7 +1,8 @@
 """The data behind figures, prepared once for plots and pages: frozen dataclasses of arrays."""
 
-from isolatent.figure_data.checks import CheckData, DiagnosisData, diagnosis_data
+from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
 from isolatent.figure_data.codes import CodesData, OverTimeData, codes_data, over_time_data
+from isolatent.figure_data.curves import Curve, TrainingData, training_data
 from isolatent.figure_data.factors import AgainstFactorsData, against_factors_data
 from isolatent.figure_data.rows import EncodedRows, encode_rows
 from isolatent.figure_data.scores import (
@@ -9,7 +10,6 @@ from isolatent.figure_data.scores import (
     ScoreLine,
     score_against_pairs_data,
 )
-from isolatent.figure_data.training import Curve, TrainingData, training_data
 from isolatent.figure_data.traversal import TraversalData, traversal_data
 
 __all__ = [

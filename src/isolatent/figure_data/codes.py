@@ -22,7 +22,7 @@ __all__ = ["CodesData", "OverTimeData", "codes_data", "over_time_data"]
 
 MAX_POINTS = 20_000  # of a scatter plot
 MAX_TIMES = 4_000  # rows of a time course
-COLOURS = ("time", "session", "relatedness")
+COLOUR_CHOICES = ("time", "session", "relatedness")
 
 
 @dataclass(frozen=True)
@@ -114,8 +114,8 @@ def _colour(
     if colour is None:
         return None, "", ()
     if isinstance(colour, str):
-        if colour not in COLOURS:
-            names = ", ".join(map(repr, COLOURS))
+        if colour not in COLOUR_CHOICES:
+            names = ", ".join(map(repr, COLOUR_CHOICES))
             raise ValueError(
                 f"colour must be {names}, one value for each row, or None, got {colour!r}"
             )

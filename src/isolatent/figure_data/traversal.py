@@ -15,9 +15,9 @@ from isolatent.figure_data.rows import Array, EncodedRows, choose_components
 
 __all__ = ["TraversalData", "traversal_data"]
 
-STEPS = 9  # along a code
-PERCENTILES = (5.0, 95.0)  # of a code, between which it moves
-MAX_ROWS = 8192  # that a decoder is fitted to
+MOVED_STEPS = 9  # along a code
+MOVED_PERCENTILES = (5.0, 95.0)  # of a code, between which it moves
+MAX_FITTED_ROWS = 8192  # that a decoder is fitted to
 FEWEST_ROWS = 40
 TEST_SHARE = 0.25
 
@@ -68,7 +68,7 @@ def traversal_data(
     components: Any = None,
     column_names: Sequence[str] | None = None,
     decode: Callable[[Array], Any] | None = None,
-    steps: int = STEPS,
+    steps: int = MOVED_STEPS,
     random_state: int = 0,
 ) -> TraversalData:
     """Return what moving along one code does to the observations.
@@ -110,7 +110,7 @@ def traversal_data(
         raise ValueError(
             f"X must have at least {FEWEST_ROWS} rows with codes for a decoder, got {len(index)}"
         )
-    index = np.random.default_rng(random_state).permutation(index)[:MAX_ROWS]
+    index = np.random.default_rng(random_state).permutation(index)[:MAX_FITTED_ROWS]
     h, seen = rows.codes[index], flat[index].astype(np.float64)
     base, values = _middle(h), _values(h, chosen, steps)
     wanted = np.concatenate(
@@ -186,7 +186,7 @@ def _middle(h: Array) -> Array:
 
 
 def _values(h: Array, chosen: Sequence[int], steps: int) -> Array:
-    low, high = np.percentile(h[:, list(chosen)], PERCENTILES, axis=0)
+    low, high = np.percentile(h[:, list(chosen)], MOVED_PERCENTILES, axis=0)
     return np.linspace(low, high, steps).T
 
 

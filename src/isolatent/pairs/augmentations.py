@@ -34,7 +34,7 @@ YIQ = torch.tensor(
     [[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]],
     dtype=torch.float64,
 )
-CHUNK = 256  # images augmented at a time, so that intermediate results stay in the cache
+VIEWS_AT_A_TIME = 256  # images augmented at a time, so that intermediate results stay in the cache
 
 
 class AugmentationParameters(NamedTuple):
@@ -239,8 +239,11 @@ def augment(images: Tensor, parameters: AugmentationParameters) -> Tensor:
         raise ValueError(
             f"parameters must be those of {len(images)} images, got {len(parameters.flip)}"
         )
-    parts = range(0, len(images), CHUNK)
-    views = [_augment(images[k : k + CHUNK], parameters.rows(slice(k, k + CHUNK))) for k in parts]
+    parts = range(0, len(images), VIEWS_AT_A_TIME)
+    views = [
+        _augment(images[k : k + VIEWS_AT_A_TIME], parameters.rows(slice(k, k + VIEWS_AT_A_TIME)))
+        for k in parts
+    ]
     return torch.cat(views)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.pairs.arrays import ArrayPairs, release_pages
+from isolatent.pairs.readers import VIDEO_SUFFIXES
 from isolatent.pairs.series import SeriesPairs
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "IMAGE_SUFFIXES",
     "STORES",
-    "VIDEO_SUFFIXES",
     "ImagePairs",
     "Images",
     "default_size",
@@ -38,14 +38,13 @@ __all__ = [
 ]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-VIDEO_SUFFIXES = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v", ".mpg", ".mpeg")
 STORES = ("auto", "memory", "disk", "stream")
 MEMORY = 2**30  # bytes of decoded images that are kept in memory by default
 LEAST_FREE = 2**30  # bytes that a store on disk leaves free
 MOST_SIDE = 4096  # pixels of a side of an image after resizing
 MIN_SIDE = 2
-AT_A_TIME = 256  # images that are decoded between two reports of progress
-LARGEST = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
+DECODED_AT_A_TIME = 256  # images that are decoded between two reports of progress
+LARGEST_PIXEL = {np.dtype(np.uint8): 255.0, np.dtype(np.uint16): 65535.0}
 
 Array: TypeAlias = NDArray[Any]
 FilePath: TypeAlias = str | os.PathLike[str]
@@ -181,7 +180,7 @@ def _to_floats(pixels: Array) -> Tensor:
     if pixels.dtype == np.uint8:
         return torch.from_numpy(np.ascontiguousarray(pixels)).float().div_(255)
     values = pixels.astype(np.float32)
-    return torch.from_numpy(np.ascontiguousarray(values)).div_(LARGEST.get(pixels.dtype, 1.0))
+    return torch.from_numpy(np.ascontiguousarray(values)).div_(LARGEST_PIXEL.get(pixels.dtype, 1.0))
 
 
 def _check_range(pixels: Array, rows: Array) -> None:
@@ -544,8 +543,8 @@ def _read_folder(
         return Images.from_reader(load, shape, **options)
     with _writer(place) as spool:
         clock = _Clock(len(files), report)
-        for first in range(0, len(files), AT_A_TIME):
-            part = np.arange(first, min(first + AT_A_TIME, len(files)))
+        for first in range(0, len(files), DECODED_AT_A_TIME):
+            part = np.arange(first, min(first + DECODED_AT_A_TIME, len(files)))
             spool.write(load(part))
             clock.advance(len(part))
         pixels = spool.finish(shape, dtype)
@@ -739,7 +738,7 @@ class _Clock:
 
     def advance(self, count: int) -> None:
         self._done += count
-        if self._done % AT_A_TIME < count or self._done == self._total:
+        if self._done % DECODED_AT_A_TIME < count or self._done == self._total:
             passed = max(time.monotonic() - self._started, 1e-9)
             self._report(self._done, self._total, self._done / passed)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isolatent.diagnosis import Diagnosis
-from isolatent.figure_data.checks import CheckData, DiagnosisData, diagnosis_data
+from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
+from isolatent.figure_data.curves import training_data
 from isolatent.figure_data.scores import score_against_pairs_data, score_name
-from isolatent.figure_data.training import training_data
 from isolatent.plot.axes import prepare_axes
 
 if TYPE_CHECKING:

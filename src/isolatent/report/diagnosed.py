@@ -37,7 +37,7 @@ COMMANDS = (
     "isolatent diagnose MODEL DATA --json > diagnosis.json",
     "isolatent report MODEL --data DATA --diagnosis diagnosis.json",
 )
-KINDS = {"supported": "reached", "contradicted": "missed"}
+OUTCOMES = {"supported": "reached", "contradicted": "missed"}
 CHECK_COLOURS = {"supported": "var(--good)", "contradicted": "var(--bad)"}
 
 
@@ -91,6 +91,9 @@ def headline_of(model: Any, diagnosis: Diagnosis | None) -> Headline:
     guarantee, warned = model.guarantee_, " ".join(map(_sentence, model.guarantee_.warnings))
     count = model.n_components
     found = f"{count} factor{'s were' if count > 1 else ' was'} recovered"
+    support = str(
+        getattr(guarantee, "support", "")
+    )  # what held-out pairs said, where they were asked
     claim = _claim(guarantee.equivalence)
     if diagnosis is not None:
         advice = f"Training warned: {warned}" if warned else ""
@@ -108,7 +111,7 @@ def headline_of(model: Any, diagnosis: Diagnosis | None) -> Headline:
         return Headline("bad", "No claim", text, "Change what the card below names.")
     text = (
         f"{found}: {claim}, if the assumptions on the card hold. These have not been checked."
-        f"{_information(model)}"
+        f"{f' {_sentence(support)}' if support else ''}"
     )
     return Headline("open", "Not checked", text, "Check the assumptions on the data:", COMMANDS)
 
@@ -123,14 +126,6 @@ def _sentence(text: str) -> str:
     return text if text.endswith(".") else f"{text}."
 
 
-def _information(model: Any) -> str:
-    known = [step.information for step in model.history_ if step.information is not None]
-    if not known:
-        return ""
-    late = known[-max(1, len(known) // 20) :]
-    return f" Pairs share at least {sum(late) / len(late):.2f} nats (chance is 0)."
-
-
 def diagnosis_blocks(section: Section, anchor: str) -> Iterator[Block]:
     """Yield the verdict, a table of all checks, and a picture of each that measured something."""
     if section.diagnosis is None:
@@ -143,13 +138,7 @@ def diagnosis_blocks(section: Section, anchor: str) -> Iterator[Block]:
         )
     yield Table(
         f"Checks of {section.name}",
-        (
-            TableCell("Check"),
-            TableCell("Outcome"),
-            TableCell("Found"),
-            TableCell("p", number=True),
-            _HARM,
-        ),
+        (*map(TableCell, ("Check", "Outcome", "Found")), *_NUMBERS),
         tuple(map(_row, data.checks)),
         frozenset(k for k, check in enumerate(data.checks) if check.is_harmful),
     )
@@ -164,11 +153,11 @@ def diagnosis_blocks(section: Section, anchor: str) -> Iterator[Block]:
         yield Figures(f"{anchor}-checks", caption, pictures)
 
 
-_HARM = TableCell("Harm", number=True)
+_NUMBERS = (TableCell("p", number=True), TableCell("Harm", number=True))
 
 
 def _row(check: CheckData) -> tuple[TableCell, ...]:
-    outcome = Verdict(KINDS.get(check.status, "open"), check.status)
+    outcome = Verdict(OUTCOMES.get(check.status, "open"), check.status)
     return (
         TableCell(CHECK_NAMES.get(check.key, check.key)),
         TableCell(check.status, verdict=outcome),
@@ -180,6 +169,10 @@ def _row(check: CheckData) -> tuple[TableCell, ...]:
 
 def _picture(check: CheckData, anchor: str) -> Figure:
     limit = None if check.limit is None else (check.limit, check.limit_is_least)
+    # A relaxation is compared with the model as declared, which has no gain.
+    observed = len(check.labels) - 1 if check.labels[0] == "as declared" else 0
+    colour = CHECK_COLOURS.get(check.status, "var(--muted)")
+    colours = [colour if k == observed else "var(--muted)" for k in range(len(check.labels))]
     return figures.checked(
         f"{anchor}-check-{check.key}",
         CHECK_NAMES.get(check.key, check.key),
@@ -188,5 +181,5 @@ def _picture(check: CheckData, anchor: str) -> Figure:
         check.errors.tolist(),
         limit,
         check.quantity,
-        CHECK_COLOURS.get(check.status, "var(--muted)"),
+        colours,
     )

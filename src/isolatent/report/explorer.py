@@ -8,9 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from isolatent.figure_data import EncodedRows, OverTimeData, codes_data, over_time_data
+from isolatent.experiments.latent_traversal import encode_png
+from isolatent.figure_data import (
+    EncodedRows,
+    OverTimeData,
+    TraversalData,
+    codes_data,
+    over_time_data,
+)
 from isolatent.report import figures
-from isolatent.report.content import Block, Explorer, Figures, clean
+from isolatent.report.content import Block, Explorer, Figures, Strip, Strips, clean
 from isolatent.report.page import Section
 
 __all__ = ["codes_blocks", "factor_lines_blocks", "over_time_blocks"]
@@ -20,6 +27,8 @@ MAX_COLUMNS = 40  # to colour by
 MAX_CURVES = 10  # over time
 MAX_SESSIONS = 16  # with colours and names of their own in a time course
 MAX_CHANGED = 60  # columns in the matrix of what each code changes
+TRUSTED = 0.5  # share of variance, from which on a decoder says much
+CONTRAST = (0.5, 99.5)  # percentiles of pixels that are black and white
 MISSING = 255  # in place of a missing value among 255 levels
 
 
@@ -188,7 +197,10 @@ def _plain(time: Any) -> Any:
 def factor_lines_blocks(section: Section, anchor: str) -> Iterator[Block]:
     """Yield what a decoder changes along each code: lines of columns, and a matrix of effects."""
     data = section.changes
-    if data is None or data.is_image:
+    if data is None:
+        return
+    if data.is_image:
+        yield _image_strips(data, anchor)
         return
     largest = np.abs(data.effects).max(axis=0)
     order = np.sort(np.argsort(-largest, kind="stable")[:MAX_CHANGED])
@@ -219,13 +231,7 @@ def factor_lines_blocks(section: Section, anchor: str) -> Iterator[Block]:
                 (name, "decoded value"),
             )
         )
-    poor = "" if data.explained >= 0.5 else ": it says little about what the factors do"
-    how = f"A decoder fitted to {data.n_rows:,} rows" if data.n_rows else "The model’s own decoder"
-    caption = (
-        f"{how} explains {max(0.0, data.explained):.0%} of the variance of held-out "
-        f"observations{poor}. Each factor moves from its 5th to its 95th percentile; the others "
-        "stay at those of a row in the middle."
-    )
+    caption = _describe_decoder(data)
     if len(order) < len(data.column_names):
         caption += f" The {len(order)} columns that change most, of {len(data.column_names)}."
     yield Figures(f"{anchor}-effects", caption, (matrix,), "single")
@@ -233,3 +239,33 @@ def factor_lines_blocks(section: Section, anchor: str) -> Iterator[Block]:
     if len(data.names) > MAX_CURVES:
         caption += f" The first {MAX_CURVES} of {len(data.names)} factors."
     yield Figures(f"{anchor}-changes", caption, tuple(panels))
+
+
+def _describe_decoder(data: TraversalData) -> str:
+    poor = "" if data.explained >= TRUSTED else ": it says little about what the factors do"
+    how = f"A decoder fitted to {data.n_rows:,} rows" if data.n_rows else "The model’s own decoder"
+    return (
+        f"{how} explains {max(0.0, data.explained):.0%} of the variance of held-out "
+        f"observations{poor}. Each factor moves from its 5th to its 95th percentile; the others "
+        "stay at those of a row in the middle."
+    )
+
+
+def _image_strips(data: TraversalData, anchor: str) -> Strips:
+    """Return a row of decoded images for each code, all with the same contrast."""
+    images = data.observations
+    if images.ndim == 4:  # without channels
+        images = images[:, :, None]
+    if images.shape[2] not in (1, 3):
+        images = images.mean(axis=2, keepdims=True)
+    low, high = np.percentile(images, CONTRAST)
+    levels = np.clip((images - low) / ((high - low) or 1.0), 0.0, 1.0)
+    pixels = np.rint(255 * levels).astype(np.uint8)
+    count, steps, channels, height, width = pixels.shape
+    # (code, step, channel, row, column) to one image of all steps for each code
+    rows = pixels.transpose(0, 3, 1, 4, 2).reshape(count, height, steps * width, channels)
+    strips = tuple(
+        Strip(name.capitalize(), base64.b64encode(encode_png(row)).decode(), steps * width, height)
+        for name, row in zip(data.names, rows, strict=True)
+    )
+    return Strips(f"{anchor}-effects", _describe_decoder(data), strips, steps)

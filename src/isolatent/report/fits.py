@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from isolatent.evaluation import align_codes, bootstrap, correlation_matrix, linear_r2, mcc
-from isolatent.figure_data import encode_rows, traversal_data
+from isolatent.figure_data import EncodedRows, TraversalData, encode_rows, traversal_data
 from isolatent.report.diagnosed import headline_of
 from isolatent.report.figures import evenly_spaced
 from isolatent.report.page import (
@@ -36,6 +36,7 @@ __all__ = ["page_of_fit"]
 MAX_ENCODED = 100_000  # rows
 MAX_SCORED = 4096  # rows
 FEWEST_DECODED = 40  # rows
+MAX_IMAGES = 1500  # that a decoder is fitted to
 MAX_DRAWN = 400  # points of the figures
 LAST_SHARE = 0.05  # of the steps, over which final values are averaged to reduce noise
 # What the world may do, by the name of the relaxation.
@@ -176,13 +177,24 @@ def _with_codes(section: Section, model: ContrastiveICA, given: _Given) -> Secti
     if columns is None:
         columns = _columns_of(X, names) if is_table else {}
     changes = None
-    if is_table and np.isfinite(rows.codes).all(axis=1).sum() >= FEWEST_DECODED:
-        with suppress(ValueError):  # columns without any variation have no decoder
-            changes = traversal_data(rows, X, column_names=names)
+    if is_table or (np.ndim(X) in (3, 4) and model.window == 1):
+        changes = _changes(rows, X, names if is_table else None)
     is_recording = bool(getattr(model, "_has_recording", False))
     return dataclasses.replace(
         section, rows=rows, columns=columns, is_recording=is_recording, changes=changes
     )
+
+
+def _changes(rows: EncodedRows, X: Any, names: Sequence[str] | None) -> TraversalData | None:
+    """Return what a decoder changes along each code; None where there is nothing to decode."""
+    if np.isfinite(rows.codes).all(axis=1).sum() < FEWEST_DECODED:
+        return None
+    if np.ndim(X) > 2:  # images take much memory
+        index = evenly_spaced(len(X), MAX_IMAGES)
+        rows, X = EncodedRows(rows.codes[index], rows.names, head=rows.head), X[index]
+    with suppress(ValueError):  # observations without any variation have no decoder
+        return traversal_data(rows, X, column_names=names)
+    return None
 
 
 def _columns_of(X: Any, names: Sequence[str] | None) -> dict[str, Any]:
@@ -271,7 +283,10 @@ def _facts(model: ContrastiveICA) -> Facts:
         if information:
             most = last[-1].loss + (last[-1].information or 0.0)
             facts.append(
-                ("Information", f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)")
+                (
+                    "Information in batches",
+                    f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)",
+                )
             )
     return tuple(facts)
 

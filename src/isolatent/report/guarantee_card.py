@@ -92,6 +92,8 @@ def guarantee_card(section: Section) -> Iterator[Block]:
             ("Trained", card.get("objective")),
             ("Calibrated", card.get("calibration")),
             ("Recordings", card.get("recordings")),
+            ("Held-out pairs", card.get("support")),
+            ("Claim without this", card.get("withdrawn")),
         )
         if text
     )

@@ -49,6 +49,7 @@ from isolatent.training.relaxations import attach, needs_potentials, relaxations
 
 __all__ = [
     "ENCODERS",
+    "IMAGE_ENCODERS",
     "LOSS_CLASSES",
     "RECORDING_ENCODERS",
     "WHITENED",
@@ -67,7 +68,7 @@ __all__ = [
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
-CONV_SIZE, MIN_IMAGE_SIZE = 64, 16  # pixels of a side: what "conv" takes, the least for the others
+MIN_IMAGE_SIZE = 16  # pixels of a side
 ENCODERS = ("mlp", "deep", "paper", *IMAGE_ENCODERS)
 WHITENING_TENSORS = ("0.matrix", "1.matrix")  # without and with a transformation of counts
 RECORDING_ENCODERS = ("mlp", "paper")  # for recordings with columns of their own
@@ -108,7 +109,7 @@ def build_encoder(
     """
     check_one_of("encoder", name, ENCODERS)
     images = name in IMAGE_ENCODERS
-    if len(shape) != (3 if images else 1):
+    if len(shape) not in ((2, 3) if images else (1,)):
         expected = "(N, channels, height, width)" if images else "(N, features)"
         got = ", ".join(map(str, shape))
         raise ValueError(f"X must have shape {expected} for encoder={name!r}, got (N, {got})")
@@ -116,7 +117,13 @@ def build_encoder(
         _check_image_size(name, shape)
     layers: list[nn.Module]
     if images:
-        layers = [IMAGE_ENCODERS[name](n_components, shape[0])]
+        channels, size = 1 if len(shape) == 2 else shape[0], shape[-2:]
+        if name == "conv":
+            layers = [ConvEncoder(n_components, channels, (size[0], size[1]))]
+        else:
+            layers = [IMAGE_ENCODERS[name](n_components, channels)]
+        if len(shape) == 2:  # images of one channel, which is not spelt out
+            layers.insert(0, nn.Unflatten(1, (1, shape[0])))
     elif name == "paper":
         layers = [PaperMLP(shape[0], n_components)]
     else:
@@ -180,14 +187,11 @@ def saved_whitening(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Wh
 
 
 def _check_image_size(name: str, shape: tuple[int, ...]) -> None:
-    fixed = name == "conv"
-    if shape[1:] != (CONV_SIZE, CONV_SIZE) if fixed else min(shape[1:]) < MIN_IMAGE_SIZE:
-        expected = f"{CONV_SIZE} × {CONV_SIZE}"
-        if not fixed:
-            expected = f"at least {MIN_IMAGE_SIZE} × {MIN_IMAGE_SIZE}"
+    if min(shape[-2:]) < MIN_IMAGE_SIZE:
         got = ", ".join(map(str, shape))
         raise ValueError(
-            f"X must have images of {expected} pixels for encoder={name!r}, got (N, {got})"
+            f"X must have images of at least {MIN_IMAGE_SIZE} × {MIN_IMAGE_SIZE} pixels for "
+            f"encoder={name!r}, got (N, {got})"
         )
 
 

@@ -109,7 +109,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             declared, and None otherwise.
         encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"deep"`` (the same
             with three hidden layers of twice the width, for mixings that need more), ``"paper"``
-            (that of `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a
+            (that of `zimmermann2021`), ``"conv"`` (images), ``"pooled"`` (images, fast on a
             CPU),
             ``"residual"`` (images), or any module that maps observations to codes
             (N, n_components).
@@ -199,18 +199,21 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
 
         Args:
             X: Observations (N, m) with their positives in ``X_pos``; or, without ``X_pos``, a
-                recording (T, m) whose rows have their positives at most ``lag`` rows later, or a
-                list of recordings; or a world or any pair source. Rows of a
-                recording that hold NaN are in no pair, which a warning says.
+                recording (T, m) whose rows have their positives at most ``lag`` rows later, a list
+                of recordings, or trials of equal length (trials, T, m), each of them a session; or
+                a world, any pair source, or a PyTorch ``Dataset`` or ``DataLoader`` of pairs. Rows
+                of a recording that hold NaN are in no pair, which a warning says.
             X_pos: The positive of each row of X.
             unpaired: For X with X_pos: further observations (M, ...) without a partner,
                 distributed as those in pairs. They are negatives of all pairs, the whitening is
                 estimated from them as well, and a decoder that keeps encoders of few pairs from
                 overfitting reconstructs them.
-            groups: For recordings: one session id for each row. Pairs stay within a session.
-            times: For recordings: the time of each row, increasing within each session; for a list
-                of recordings a list. The time between the rows of a pair is its lag times the
-                median interval, up to half of that interval; a longer interval ends a session.
+            groups: For recordings: one session id for each row, or, if X is a data frame, the
+                name of the column that holds them. Pairs stay within a session.
+            times: For recordings: the time of each row, increasing within each session, or the name
+                of a column; for a list of recordings a list. The time between the rows of a pair is
+                its lag times the median interval, up to half of that interval; a longer interval
+                ends a session.
             max_gap: For recordings: longest run of rows with NaN that is interpolated linearly.
             common: For a list of recordings: which of their rows show the same factors.
                 ``"times"`` for rows at the same time; or a list of arrays with a label for each

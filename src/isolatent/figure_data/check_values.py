@@ -14,7 +14,7 @@ __all__ = ["CheckData", "DiagnosisData", "diagnosis_data"]
 
 NATS, AGREEMENT, SHARE = "nats on held-out pairs", "agreement", "share of the observations"
 # The quantity of a check, what was measured, and the limit that it should be above or below.
-SCALES: dict[str, tuple[str, str, float, bool]] = {
+MEASUREMENTS: dict[str, tuple[str, str, float, bool]] = {
     "information": (NATS, "pairs", LEAST_INFORMATION, True),
     "optimum": (AGREEMENT, "two runs", LEAST_SCORE**2, True),
     "axes": (AGREEMENT, "axes of two runs", LEAST_SCORE**2, True),
@@ -22,7 +22,7 @@ SCALES: dict[str, tuple[str, str, float, bool]] = {
     "injective": (SHARE, "not explained by the codes", UNEXPLAINED, False),
     "noise": (SHARE, "noise", INDEPENDENT, False),
 }
-NESTED = ("pairing", "anchor_scale", "factor_scale", "marginal", "dynamics")
+RELAXABLE = ("pairing", "anchor_scale", "factor_scale", "marginal", "dynamics")
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ def diagnosis_data(diagnosis: Diagnosis) -> DiagnosisData:
 
 
 def _check(check: Check) -> CheckData:
-    quantity, name, limit, is_least = SCALES.get(check.key, ("", check.key, None, False))
+    quantity, name, limit, is_least = MEASUREMENTS.get(check.key, ("", check.key, None, False))
     labels: tuple[str, ...] = (name,)
     values, errors = [check.statistic], [check.error]
-    if check.key in NESTED:
+    if check.key in RELAXABLE:
         quantity, labels = f"gain, {NATS}", ("as declared", "relaxed")
         values, errors = [0.0, check.statistic], [None, check.error]
     elif check.reference is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from isolatent.training import ContrastiveICA
 
 __all__ = [
-    "IMAGE_ENCODERS",
+    "IMAGE_ENCODER_NAMES",
     "ImageData",
     "check_image_options",
     "encode_images",
@@ -29,7 +29,7 @@ __all__ = [
     "some_images",
 ]
 
-IMAGE_ENCODERS = ("pooled", "conv", "residual")
+IMAGE_ENCODER_NAMES = ("pooled", "conv", "residual")
 DEFAULT_SIZE = 64  # pixels of a side, for larger images
 SHOWN = 4096  # images that a report is about
 ENCODED_AT_A_TIME = 1024
@@ -57,24 +57,32 @@ class ImageData:
 
 
 def is_image_data(path: Path) -> bool:
-    """Return whether a path is a folder, a video, or an .npy file of images."""
-    from isolatent.pairs.images import VIDEO_SUFFIXES
+    """Return whether a path is a folder, a video, or an .npy file of images in whole numbers.
+
+    Arrays of images in floating point, which may be on any scale, are left to the reader of arrays.
+    """
+    from isolatent.pairs.readers import VIDEO_SUFFIXES
 
     suffix = path.suffix.lower()
     if path.is_dir():
         return suffix not in OTHER_DIRECTORIES
-    if suffix != ".npy" or not path.is_file():
+    if suffix != ".npy":
         return suffix in VIDEO_SUFFIXES
+    if not path.is_file():
+        return False
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False).ndim in (3, 4)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        return array.ndim in (3, 4) and array.dtype.kind in "ub"
     except (ValueError, EOFError, AttributeError):
         return False  # which the reader of arrays explains
 
 
 def check_image_options(options: Mapping[str, Any], images: bool) -> None:
     """Raise an error if options are for images and the data are not, or the other way round."""
-    for_images = ("pairs", "augment", "image_size", "grayscale", "encoder")
-    for_tables = ("data_pos", "session", "counts")
+    for_images = ("pairs", "augment", "image_size", "grayscale")
+    for_tables = (
+        *("data_pos", "session", "counts", "columns", "drop", "time", "positive_suffix", "array"),
+    )
     unfit = for_tables if images else for_images
     for name in unfit:
         if options[name]:
@@ -84,7 +92,7 @@ def check_image_options(options: Mapping[str, Any], images: bool) -> None:
     if not images:
         return
     if options["encoder"] is not None:
-        check_one_of("--encoder", options["encoder"], IMAGE_ENCODERS)
+        check_one_of("--encoder", options["encoder"], IMAGE_ENCODER_NAMES)
     parse_size(options["image_size"])
     given = [name for name in ("pairs", "augment", "lag") if options[name] is not None]
     if len(given) > 1:
