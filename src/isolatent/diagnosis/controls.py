@@ -16,6 +16,7 @@ from isolatent.diagnosis.held_out import HeldOut, encode
 from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, LEAST_SCORE, SUPPORTED, Check
 from isolatent.encoders import MLP
 from isolatent.inference import encode_chunks
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.training.batch_losses import has_bound
 
 __all__ = ["Decoder", "check_axes", "check_information", "check_optimum", "check_residuals"]
@@ -135,8 +136,7 @@ class Decoder:
         h = torch.cat([*encode(encoder, pairs.fitting)]).float()
         center, spread = h.mean(0), h.std(0).clamp(min=1e-9)
         mean, scale = seen.mean(0), seen.std(0).clamp(min=1e-9)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with random_stream(Generator().manual_seed(seed)), layers_from_stream():
             network = MLP(h.shape[1], seen.shape[1], (DECODER_WIDTH, DECODER_WIDTH))
             _minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
         parts = zip(

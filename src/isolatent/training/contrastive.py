@@ -23,6 +23,7 @@ from isolatent.contrast import (
 )
 from isolatent.encoders import PrincipalAxes
 from isolatent.pairs import Batch
+from isolatent.streams import replayed
 from isolatent.training.batch_losses import (
     all_observations,
     describe_loss,
@@ -361,7 +362,10 @@ class ContrastiveTraining(Training):
             else:
                 chunks = observed.split(chunk_size)
                 codes = torch.cat(
-                    [recompute(self.network, chunk, use_reentrant=False) for chunk in chunks]
+                    [
+                        recompute(replayed(self.network), chunk, use_reentrant=False)
+                        for chunk in chunks
+                    ]
                 )
         return codes.to(self.dtype).split([len(part) for part in parts])
 

@@ -8,7 +8,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from types import FrameType
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, PairSource
+from isolatent.streams import draws_globally, stream_for
 from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, average_gradients
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
@@ -47,6 +48,7 @@ class Training(ABC):
 
     Attributes:
         history: The steps so far.
+        stream: Random numbers of layers such as dropout, seeded as ``generator`` was.
         schedule: Learning rate and early stopping.
     """
 
@@ -66,6 +68,8 @@ class Training(ABC):
             name: module.to(self.processes.device) for name, module in (modules or {}).items()
         }
         self.dtype = dtype_of(network)
+        self.stream = Generator().manual_seed(generator.initial_seed())
+        self._draws_globally = draws_globally([self.network, *self.modules.values()])
         self.optimiser = self._build_optimiser()
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         average = self._weight_average()
@@ -154,17 +158,23 @@ class Training(ABC):
         rate = self.schedule.rate(self.number + 1)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
-        value = self.loss(batch)
-        for parameter in self.parameters:  # without the bookkeeping of zero_grad
-            parameter.grad = None
-        value.backward()
+        with self.drawing():
+            value = self.loss(batch)
+            for parameter in self.parameters:  # without the bookkeeping of zero_grad
+                parameter.grad = None
+            value.backward()
         average_gradients(self.parameters, self.processes)
         # The mean, so that all processes have the same history, and raise an error together.
         current = self.check_finite(self.processes.mean(float(value.detach())))
         self.optimiser.step()
         self._update_average()
-        self.after_step(batch, current)
+        with self.drawing():
+            self.after_step(batch, current)
         return current
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Return the context in which layers draw from the stream of the run."""
+        return stream_for(self.stream, self._draws_globally)
 
     def _update_average(self) -> None:
         """Average the weights, faster than :meth:`AveragedModel.update_parameters`."""
@@ -242,7 +252,7 @@ class Training(ABC):
                 state["state"][index] = {k: _match_layout(v, parameter) for k, v in moments.items()}
         self.optimiser.load_state_dict(state)
         self.generator.set_state(tensors["generator"])
-        torch.set_rng_state(tensors["global_generator"])
+        self.stream.set_state(tensors["global_generator"])
         self.history = steps_from_tensor(tensors["history"])
         self.schedule.restore(saved.record["schedule"])
         self.set_state(saved.record["state"])
@@ -254,7 +264,7 @@ class Training(ABC):
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {
             "generator": self.generator.get_state(),
-            "global_generator": torch.get_rng_state(),  # for layers such as dropout
+            "global_generator": self.stream.get_state(),  # which once stood in for the stream
             "history": steps_to_tensor(self.history),
         }
         for name, module in self._trained_modules():
@@ -311,7 +321,8 @@ def train(
             score = missed = None
             due = training.is_measured(number)
             if held_out is not None and (due or number == schedule.total):
-                missed = training.measure(held_out)
+                with training.drawing():
+                    missed = training.measure(held_out)
                 score = quality(training.measured_network) if quality is not None else None
             information = None if chance is None else chance - loss
             step = Step(number, schedule.total, loss, information, training.scale(), score, missed)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Generator, Tensor, nn
@@ -119,22 +118,20 @@ class NetworkEstimator(
                     "data": _digest(source, held_out),
                 }
             )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            if saved is not None:
-                training.restore(saved, identity)
-            elif checkpoints is not None and processes.rank == 0:
-                checkpoints.clear()
-            processes.wait()
-            modules = train(
-                training,
-                source,
-                held_out,
-                on_step=on_step if processes.rank == 0 else lambda step: None,
-                quality=quality,
-                checkpoints=checkpoints,
-                identity=identity,
-            )
+        if saved is not None:
+            training.restore(saved, identity)
+        elif checkpoints is not None and processes.rank == 0:
+            checkpoints.clear()
+        processes.wait()
+        modules = train(
+            training,
+            source,
+            held_out,
+            on_step=on_step if processes.rank == 0 else lambda step: None,
+            quality=quality,
+            checkpoints=checkpoints,
+            identity=identity,
+        )
         self.history_ = training.history
         return TrainedRun(training, source, held_out, modules)
 

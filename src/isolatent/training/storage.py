@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from isolatent.files import to_plain
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
 from isolatent.training.recipe import Recipe
 
@@ -93,7 +94,9 @@ class Stored(ABC):
             model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
         model._restore_record(record)
         try:
-            model._restore(tensors)
+            # Weights are drawn before they are replaced.
+            with random_stream(Generator()), layers_from_stream():
+                model._restore(tensors)
         except (KeyError, RuntimeError) as error:
             if given := [name for name, module in modules.items() if module is not None]:
                 raise ValueError(
