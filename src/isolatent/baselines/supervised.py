@@ -270,6 +270,8 @@ class _FreshPoints:
 class _StoredPoints:
     """Some rows of observations with their factors, drawn with replacement."""
 
+    holds_data = True  # for digests
+
     def __init__(self, x: Tensor, z: Tensor, rows: Tensor) -> None:
         self.x, self.z, self.rows = x, z, rows
 

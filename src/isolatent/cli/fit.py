@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from isolatent.cli.app import (
     command_line,
     interruptible,
 )
+from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
@@ -157,15 +159,19 @@ def fit(
     ] = "32",
     log: Annotated[
         str | None,
-        typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
+        typer.Option(
+            help="Log of all training steps in --out: csv, to log.csv, or tensorboard, to the "
+            "directory tensorboard."
+        ),
     ] = None,
 ) -> None:
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
-    with interruptible(lambda: _resume_advice(out) if first else None):
+    with ExitStack() as stack, interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
+            stack.enter_context(lock_directory(out))
         observed = _read(data, data_pos, session, lag)
         _check_beliefs(context.params)
         model = _build(context.params, observed.x.shape[1])
@@ -182,7 +188,7 @@ def fit(
             )
         if first and not quiet:
             typer.echo(_summary(observed, model))
-        _train(model, observed, out, quiet or not first, log is not None and first, resume)
+        _train(model, observed, out, quiet or not first, log if first else None, resume)
         if first:
             model.save(out, overwrite=overwrite or resume)
             if overwrite and log is None:  # the log of the replaced model
@@ -258,7 +264,7 @@ def _check_options(options: dict[str, Any]) -> None:
         if options[name] is not None:
             check_integer(f"--{name.replace('_', '-')}", options[name], at_least=at_least)
     if options["log"] is not None:
-        check_one_of("--log", options["log"], ["csv"])
+        check_one_of("--log", options["log"], ["csv", "tensorboard"])
     if options["data_pos"] is not None and options["lag"] is not None:
         raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
     shortest, longest = _parse_lag(options["lag"])
@@ -380,17 +386,28 @@ def _session_lengths(observed: Observations) -> list[int]:
 
 
 def _train(
-    model: ContrastiveICA, observed: Observations, out: Path, quiet: bool, log: bool, resume: bool
+    model: ContrastiveICA,
+    observed: Observations,
+    out: Path,
+    quiet: bool,
+    log: str | None,
+    resume: bool,
 ) -> None:
-    from isolatent.training import CsvLog, ProgressDisplay
+    from isolatent.training import CsvLog, ProgressDisplay, tensorboard_log
 
     checkpoints = out / "checkpoints"
-    with ProgressDisplay(quiet=quiet) as display, CsvLog(out / "log.csv") as csv_log:
+    with ExitStack() as stack:
+        display = stack.enter_context(ProgressDisplay(quiet=quiet))
+        logs: list[Callable[[Step], None]] = []
+        if log == "csv":
+            logs.append(stack.enter_context(CsvLog(out / "log.csv")))
+        elif log == "tensorboard":
+            logs.append(stack.enter_context(tensorboard_log(out / "tensorboard")))
 
         def on_step(step: Step) -> None:
-            if log:
+            for write in logs:
                 out.mkdir(parents=True, exist_ok=True)
-                csv_log(step)
+                write(step)
             display(step)
 
         model.fit(
@@ -434,7 +451,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
         raise FileNotFoundError(
             f"--resume: {out / 'checkpoints'} holds no checkpoint; omit --resume to start anew"
         )
-    if out.is_dir() and any(not path.is_dir() for path in out.rglob("*")):
+    if out.is_dir() and any(not p.is_dir() and p.name != LOCK_FILE for p in out.rglob("*")):
         if not _is_ours(out):
             raise FileExistsError(
                 f"--out: {out} is not empty and holds no isolatent model; choose another directory"
@@ -471,18 +488,15 @@ def _has_checkpoint(out: Path) -> bool:
 def _is_ours(out: Path) -> bool:
     """Return whether a directory holds a model, checkpoints or a log, all written by isolatent."""
     model, log = out / "model.json", out / "log.csv"
-    ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
+    if _has_checkpoint(out) or any((out / "checkpoints").glob(".step-*.partial")):
+        return True  # whatever else there is, such as a log that was cut
     if model.exists():
         try:
-            content = json.loads(model.read_bytes())
-        except (OSError, ValueError):
+            content = read_json(model)
+        except (OSError, DamagedFileError):
             return False
-        if not (isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()):
-            return False
-        ours.append(True)
-    if log.exists():
-        with log.open(errors="replace") as file:
-            if not file.readline().startswith("number,total,loss"):
-                return False
-        ours.append(True)
-    return any(ours)
+        return isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()
+    if not log.exists():
+        return False
+    with log.open(errors="replace") as file:
+        return file.readline(100).startswith("number,total,loss")

@@ -1,7 +1,14 @@
 """Pair sources: worlds, arrays and time series that yield pairs of related observations."""
 
-from isolatent.pairs.arrays import ArrayPairs, check_rows_finite, release_pages
+from isolatent.pairs.arrays import (
+    ArrayPairs,
+    check_rows_finite,
+    release_pages,
+    tensor_as_array,
+)
+from isolatent.pairs.digests import digest_source
 from isolatent.pairs.factor_pairs import FactorPairs, KnownPairs
+from isolatent.pairs.preprocessing import Mismatch, find_mismatch
 from isolatent.pairs.recordings import Recording, check_window, stack_recordings
 from isolatent.pairs.separate_recordings import SeparateRecordings, lay_out
 from isolatent.pairs.series import SeriesPairs
@@ -14,6 +21,7 @@ __all__ = [
     "FactorPairs",
     "FinitePairSource",
     "KnownPairs",
+    "Mismatch",
     "PairSource",
     "Recording",
     "SeparateRecordings",
@@ -23,7 +31,10 @@ __all__ = [
     "WorldPairs",
     "check_rows_finite",
     "check_window",
+    "digest_source",
+    "find_mismatch",
     "lay_out",
     "release_pages",
     "stack_recordings",
+    "tensor_as_array",
 ]

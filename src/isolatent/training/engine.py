@@ -14,24 +14,42 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from isolatent.files import DamagedFileError, reading
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, PairSource
 from isolatent.streams import draws_globally, stream_for
-from isolatent.training.checkpoints import Checkpoints, SavedState
+from isolatent.training.checkpoints import Checkpoints, SavedState, describe_invalid
 from isolatent.training.devices import Processes, average_gradients
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe, Schedule
 
-__all__ = ["Training", "WeightAverage", "train"]
+__all__ = ["CheckpointRecord", "Training", "WeightAverage", "train"]
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LOG_PARAMETERS = ("log_scale", "log_weights", "log_radius", "log_bound", "log_unrelated")
 
 Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 WeightAverage: TypeAlias = Callable[[Tensors, Tensors, Tensor | int], None]
+
+
+class CheckpointRecord(BaseModel):
+    """The plain data of a checkpoint.
+
+    Attributes:
+        identity: What defines the run: parameters, seed, and a digest of the data.
+        schedule: The state of the schedule.
+        state: What else the objective needs.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    identity: dict[str, Any]
+    schedule: dict[str, Any]
+    state: dict[str, Any]
 
 
 class Training(ABC):
@@ -234,13 +252,15 @@ class Training(ABC):
 
     def restore(self, saved: SavedState, identity: Mapping[str, Any]) -> None:
         """Restore a checkpoint of the same run."""
-        for name, value in identity.items():
-            if saved.record["identity"].get(name) != value:
-                raise ValueError(
-                    f"resume must hold a run with the same {name}, {value!r}, "
-                    f"but that run has {saved.record['identity'].get(name)!r}"
-                )
-        tensors = saved.tensors
+        try:
+            record = CheckpointRecord.model_validate(saved.record)
+        except ValidationError as error:
+            raise DamagedFileError(saved.path, describe_invalid(error)) from error
+        _check_identity(record.identity, identity)
+        with reading(saved.path):
+            self._restore(saved.tensors, record)
+
+    def _restore(self, tensors: Mapping[str, Tensor], record: CheckpointRecord) -> None:
         for name, module in self._trained_modules():
             module.load_state_dict(_with_prefix(f"{name}.", tensors))
         if best := _with_prefix("best.", tensors):
@@ -254,8 +274,8 @@ class Training(ABC):
         self.generator.set_state(tensors["generator"])
         self.stream.set_state(tensors["global_generator"])
         self.history = steps_from_tensor(tensors["history"])
-        self.schedule.restore(saved.record["schedule"])
-        self.set_state(saved.record["state"])
+        self.schedule.restore(record.schedule)
+        self.set_state(record.state)
 
     def _copies(self) -> nn.ModuleDict:
         copies = {name: deepcopy(module) for name, module in self.modules.items()}
@@ -346,6 +366,28 @@ def train(
     return training.result()
 
 
+def _check_identity(saved: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    """Raise an error if a checkpoint is of another run, which says what differs."""
+    for name, value in identity.items():
+        other = saved.get(name)
+        if other == value or name == "random_state":  # from which the seed was drawn
+            continue
+        if name == "data":
+            known = isinstance(other, str) and other.partition(":")[0] == value.partition(":")[0]
+            raise ValueError(
+                "resume must hold a run with the same data, but these have changed since: X, X_pos "
+                "or what belongs to them; fit anew, or with the data of that run"
+                if known
+                else "resume must hold a run of this version of isolatent: the data of that run "
+                "cannot be recognised; fit anew"
+            )
+        if name == "seed" and "random_state" in identity and "random_state" in saved:
+            name, value, other = "random_state", identity["random_state"], saved["random_state"]
+        raise ValueError(
+            f"resume must hold a run with the same {name}, {value!r}, but that run has {other!r}"
+        )
+
+
 def _parameter_groups(modules: Sequence[nn.Module], recipe: Recipe) -> list[dict[str, Any]]:
     named = [pair for m in modules for pair in m.named_parameters() if pair[1].requires_grad]
     logs = [p for name, p in named if name.rpartition(".")[2] in LOG_PARAMETERS]
@@ -360,10 +402,13 @@ def _parameter_groups(modules: Sequence[nn.Module], recipe: Recipe) -> list[dict
 def _deferred_interrupt() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C into an event; the second one interrupts at once.
 
-    An exception at any moment could leave a step half done, and be lost while kernels compile.
+    An exception at any moment could leave a step half done, and be lost while kernels compile. The
+    signal is left alone where it does not mean Ctrl-C: where it is ignored, as in scripts for
+    ``command &``, or has a handler of the user's own.
     """
     interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield interrupted
         return
 

@@ -37,6 +37,7 @@ from isolatent.training.contrastive import ContrastiveTraining
 from isolatent.training.credible_regions import CredibleRegions
 from isolatent.training.devices import Processes, connect
 from isolatent.training.noise import PosteriorSpread, wrap_encoder
+from isolatent.training.paired import routes_positives, split_stacked
 from isolatent.training.parameters import DEFAULT
 from isolatent.training.progress import Step
 from isolatent.training.recipe import Recipe
@@ -172,6 +173,7 @@ class ContrastiveICA(StoredModel):
         (5, 3)
     """
 
+    @routes_positives
     def fit(
         self,
         X: ArrayLike | Tensor | Sequence[ArrayLike | Tensor] | World | PairSource,
@@ -195,10 +197,11 @@ class ContrastiveICA(StoredModel):
         ``__len__`` and ``split``: see :class:`isolatent.pairs.FinitePairSource`.
 
         Args:
-            X: Observations (N, m) with their positives in ``X_pos``; or, without ``X_pos``, a
-                recording (T, m) whose rows have their positives at most ``lag`` rows later, or a
-                list of recordings; or a world or any pair source. Rows of a
-                recording that hold NaN are in no pair, which a warning says.
+            X: Observations (N, m) with their positives in ``X_pos``; or stacked pairs (N, 2, m),
+                which a pipeline can transform, see :class:`isolatent.PairedTransformer`; or,
+                without ``X_pos``, a recording (T, m) whose rows have their positives at most
+                ``lag`` rows later, or a list of recordings; or a world or any pair source. Rows of
+                a recording that hold NaN are in no pair, which a warning says.
             X_pos: The positive of each row of X.
             unpaired: For X with X_pos: further observations (M, ...) without a partner,
                 distributed as those in pairs. They are negatives of all pairs, the whitening is
@@ -224,6 +227,8 @@ class ContrastiveICA(StoredModel):
                 ``on_step``.
         """
         recipe, beliefs = self._check()
+        if self._takes_stacks and groups is None and times is None:
+            X, X_pos = split_stacked(X, X_pos)
         self._warn_of_share()
         source = self._as_source(X, X_pos, groups, True, times, max_gap, common, separate)
         if self._is_noisy and (unpaired is not None or isinstance(source, SeparateRecordings)):
@@ -304,6 +309,8 @@ class ContrastiveICA(StoredModel):
                 "X must be recordings with the same columns for partial_fit: with an encoder each "
                 "they need fit"
             )
+        if self._takes_stacks and groups is None and times is None:
+            X, X_pos = split_stacked(X, X_pos)
         started = hasattr(self, "_training")
         source = self._as_source(X, X_pos, groups, not started, times, max_gap)
         self._check_order(source)
@@ -398,6 +405,7 @@ class ContrastiveICA(StoredModel):
         codes = super().transform(X, **options)
         return CredibleRegions(codes, spread[:, 0] if on_sphere else spread, level, self.head_)
 
+    @routes_positives
     def score(
         self,
         X: ArrayLike | Tensor | Sequence[ArrayLike | Tensor] | World | PairSource,
@@ -413,6 +421,8 @@ class ContrastiveICA(StoredModel):
         6.2. For other losses, and where pairs carry negatives, the score is the negative loss.
         """
         check_is_fitted(self, "encoder_")
+        if self._takes_stacks and groups is None and times is None:
+            X, X_pos = split_stacked(X, X_pos)
         source: Any = self._as_source(X, X_pos, groups, False, times, max_gap)
         generator = Generator().manual_seed(0)
         if isinstance(source, ArrayPairs) and len(source) <= HELD_OUT_PAIRS:

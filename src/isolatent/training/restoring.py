@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -25,14 +26,34 @@ from isolatent.training.claims import FittedClaims
 from isolatent.training.noise import FirstCodes, build_noisy_encoder, build_objective
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.relaxations import attach
+from isolatent.training.storage import LARGEST_SIZE, ModelRecord
 
 __all__ = ["StoredModel"]
+
+
+Count = Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
+
+
+class ContrastiveRecord(ModelRecord):
+    """The plain data of a contrastive ICA."""
+
+    guarantee: dict[str, Any]
+    head: Literal["sphere", "box", "free"]
+    recording: bool = False
+    columns: list[Count] | None = None
+    dtype: Literal["float32", "float64"]
+    relaxed: list[str]
+    gains: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
+    learned: dict[str, Any]
+    axes: dict[str, Any] | None = None
+    capacity: Annotated[list[float], Field(min_length=3, max_length=3)] | None = None
 
 
 class StoredModel(FittedClaims):
     """Rebuild encoder and loss from their tensors and a record."""
 
     history_: list[Step]
+    _record_schema: ClassVar[type[ModelRecord]] = ContrastiveRecord
 
     def _fitted(self) -> dict[str, Tensor]:
         check_is_fitted(self, "encoder_")
