@@ -4,10 +4,8 @@ import json
 import random
 import resource
 import shutil
-import subprocess
-import sys
-import textwrap
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -95,8 +93,8 @@ def tampered(saved, directory, count, seed=0):
 
 @pytest.mark.parametrize("name", ["free", "sphere"])
 def test_a_changed_record_is_named_or_harmless(saved, tmp_path, name):
-    outcomes = tampered(saved / name, tmp_path, 60)
-    assert outcomes["named"] > 10
+    outcomes = tampered(saved / name, tmp_path, 40)
+    assert outcomes["named"] > 5
 
 
 @pytest.mark.slow
@@ -157,29 +155,21 @@ SIZES = [
 ]
 
 
-def test_sizes_are_compared_before_memory_is_taken(saved, tmp_path):
-    """In a process that may have 3 GB more than it started with."""
-    for number, (path, value) in enumerate(SIZES):
-        tensors, record = read_pair(saved / "sphere" / "model")
-        (tmp_path / str(number)).mkdir()
-        write_pair(tmp_path / str(number) / "model", tensors, changed(record, path, value))
-    program = f"""
-        import resource, isolatent as iso
-        from isolatent.files import DamagedFileError
-        iso.ContrastiveICA.load({str(saved / "sphere")!r})
-        pages = int(open("/proc/self/statm").read().split()[0])
-        most = pages * resource.getpagesize() + 3 * 2**30
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        for number in range({len(SIZES)}):
-            try:
-                iso.ContrastiveICA.load(f"{tmp_path}/{{number}}")
-            except DamagedFileError:
-                print("named")
-    """
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True
-    )
-    assert run.stdout.split() == ["named"] * len(SIZES), run.stderr
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads /proc")
+@pytest.mark.parametrize(("path", "value"), SIZES)
+def test_sizes_are_compared_before_memory_is_taken(saved, tmp_path, path, value):
+    """While this process may have 2 GB more than it has."""
+    tensors, record = read_pair(saved / "sphere" / "model")
+    write_pair(tmp_path / "model", tensors, changed(record, path, value))
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + 2 * 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        with pytest.raises(DamagedFileError):
+            load(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_nested_and_large_json_is_refused(saved, tmp_path, monkeypatch):
@@ -238,4 +228,3 @@ def test_records_that_are_no_json_are_named(saved, tmp_path):
                 assert "model." in str(error)  # noqa: PT017
         path.write_bytes(intact)
     assert json.loads((tmp_path / "m" / "model.json").read_text())
-    assert resource.getrlimit(resource.RLIMIT_AS)  # the limit above was another process's

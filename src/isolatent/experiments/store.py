@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from isolatent.checks import IsolatentWarning
 from isolatent.experiments.experiment import Experiment, Run, hashed_fields
@@ -18,6 +18,7 @@ __all__ = ["RunRecord", "Store", "StoredExperiment"]
 
 Table: TypeAlias = dict[str, Any]
 Scores: TypeAlias = dict[str, float | list[float | None] | None]
+PER_FACTOR = "_per_factor"  # ends the names of scores that are lists
 FINISHED = ("done", "diverged")  # a failed run is repeated
 
 
@@ -52,6 +53,24 @@ class RunRecord(BaseModel):
     categories: list[Any] | None = None
     warnings: list[Any] | None = None
 
+    @field_validator("scores")
+    @classmethod
+    def _check_lists(cls, scores: dict[str, Scores | None] | None) -> Any:
+        for approach, found in (scores or {}).items():
+            for name, value in (found or {}).items():
+                if isinstance(value, list) and not name.endswith(PER_FACTOR):
+                    raise ValueError(f"{approach}.{name} must be a number")
+        return scores
+
+
+class StoredScore(BaseModel):
+    """A published score."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    value: float | None = None
+    spread: float | None = None
+
 
 class StoredCell(BaseModel):
     """A cell of a stored experiment, as far as tables and pages rely on it."""
@@ -59,9 +78,9 @@ class StoredCell(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     name: str
-    approaches: list[str] = []
+    approaches: list[str] = Field(["unsupervised"], min_length=1)
     metrics: list[str] = Field(["linear_r2"], min_length=1)
-    published: dict[str, dict[str, dict[str, float | str | None]]] = {}
+    published: dict[str, dict[str, StoredScore]] = {}
     centre: Literal["mean", "median"] = "mean"
     comparable: bool = True
     limits: list[str] = []

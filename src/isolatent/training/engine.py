@@ -176,7 +176,7 @@ class Training(ABC):
         rate = self.schedule.rate(self.number + 1)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
-        with self.drawing():
+        with self.drawing(), self._diverging():
             value = self.loss(batch)
             for parameter in self.parameters:  # without the bookkeeping of zero_grad
                 parameter.grad = None
@@ -193,6 +193,20 @@ class Training(ABC):
     def drawing(self) -> AbstractContextManager[None]:
         """Return the context in which layers draw from the stream of the run."""
         return stream_for(self.stream, self._draws_globally)
+
+    @contextmanager
+    def _diverging(self) -> Iterator[None]:
+        """Turn errors that follow from weights without bounds into FloatingPointError."""
+        try:
+            yield
+        except (ValueError, RuntimeError) as error:
+            if not any(_is_beyond_range(module) for _, module in self._trained_modules()):
+                raise
+            raise FloatingPointError(
+                f"the weights grew without bounds by step {self.number + 1}; try a smaller "
+                f"learning_rate than {self.recipe.learning_rate:g}, or check the data for extreme "
+                f"values ({error})"
+            ) from error
 
     def _update_average(self) -> None:
         """Average the weights, faster than :meth:`AveragedModel.update_parameters`."""
@@ -341,7 +355,7 @@ def train(
             score = missed = None
             due = training.is_measured(number)
             if held_out is not None and (due or number == schedule.total):
-                with training.drawing():
+                with training.drawing(), training._diverging():
                     missed = training.measure(held_out)
                 score = quality(training.measured_network) if quality is not None else None
             information = None if chance is None else chance - loss
@@ -386,6 +400,20 @@ def _check_identity(saved: Mapping[str, Any], identity: Mapping[str, Any]) -> No
         raise ValueError(
             f"resume must hold a run with the same {name}, {value!r}, but that run has {other!r}"
         )
+
+
+def _is_beyond_range(module: nn.Module) -> bool:
+    """Return whether squares of weights, or exponentials of logarithms, overflow or vanish."""
+    for name, parameter in module.named_parameters():
+        values = parameter.detach()
+        most = math.sqrt(torch.finfo(values.dtype).max)
+        if name.rpartition(".")[2] in LOG_PARAMETERS:
+            values = values.exp()
+            if bool((values == 0).any()):
+                return True
+        if not bool((values.abs() < most).all()):
+            return True
+    return False
 
 
 def _parameter_groups(modules: Sequence[nn.Module], recipe: Recipe) -> list[dict[str, Any]]:

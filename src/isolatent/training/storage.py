@@ -24,6 +24,7 @@ from isolatent.training.recipe import Recipe
 __all__ = ["ModelRecord", "Stored"]
 
 LARGEST_SIZE = 2**31 - 1
+LONGEST_MESSAGE = 300
 USER_MODULE = "(a module of your own)"  # stands in model.json for code, which is not saved
 
 
@@ -133,7 +134,8 @@ class Stored(ABC):
                     f"with: {error}"
                 ) from error
             raise DamagedFileError(
-                directory / "model.safetensors", f"it does not fit the {cls.__name__}: {error}"
+                directory / "model.safetensors",
+                f"it does not fit the {cls.__name__}: {_brief(error)}",
             ) from error
         return model
 
@@ -177,6 +179,11 @@ def _check_record(path: Path, record: Mapping[str, Any], schema: type[ModelRecor
         schema.model_validate(record)
     except ValidationError as error:
         raise DamagedFileError(path, describe_invalid(error)) from error
+
+
+def _brief(error: Exception) -> str:
+    """Return the message of an error in one line that is not very long."""
+    return " ".join((str(error) or repr(error)).split())[:LONGEST_MESSAGE]
 
 
 def _estimator_name(kind: type) -> str:
