@@ -127,7 +127,7 @@ class VariationalEstimator(NetworkEstimator):
         def set_up(seed: int, processes: Processes) -> tuple[Training, PairSource, None]:
             return self._set_up(source, seed, recipe, processes)
 
-        where = ("random_state", "accelerator", "devices", "num_nodes")
+        where = ("random_state", "accelerator", "devices", "num_nodes", "verbose")
         parameters = self.get_params(deep=False)
         run = self._train(
             set_up,

@@ -188,6 +188,7 @@ def fit(
             )
         if first and not quiet:
             typer.echo(_summary(observed, model))
+            typer.echo(f"to be claimed: {model.expected_guarantee()}")
         _train(model, observed, out, quiet or not first, log if first else None, resume)
         if first:
             model.save(out, overwrite=overwrite or resume)

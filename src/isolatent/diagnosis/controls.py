@@ -18,14 +18,13 @@ from isolatent.encoders import MLP
 from isolatent.inference import encode_chunks
 from isolatent.streams import layers_from_stream, random_stream
 from isolatent.training.batch_losses import has_bound
+from isolatent.training.decoder import DECODER_WIDTH, minimise_error
 
 __all__ = ["Decoder", "check_axes", "check_information", "check_optimum", "check_residuals"]
 
 BATCH = 256  # pairs of one value of a loss
 LEAST_INFORMATION = 0.05  # nats: pairs that share less show next to nothing
 INFORMED = 4.0  # standard errors of information above chance
-DECODER_WIDTH, DECODER_STEPS, DECODER_BATCH = 128, 400, 256
-DECODER_RATE = 5e-3
 UNEXPLAINED = 0.1  # share of the observations that a decoder may miss by itself
 SHARED, INDEPENDENT = 0.05, 0.05  # shares that count as further factors, or as noise
 VISIBLE = 0.01  # share of noise in residuals that is more than a decoder's own error
@@ -138,7 +137,7 @@ class Decoder:
         mean, scale = seen.mean(0), seen.std(0).clamp(min=1e-9)
         with random_stream(Generator().manual_seed(seed)), layers_from_stream():
             network = MLP(h.shape[1], seen.shape[1], (DECODER_WIDTH, DECODER_WIDTH))
-            _minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
+            minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
         parts = zip(
             encode(encoder, pairs.testing),
             (pairs.testing.x, pairs.testing.x_pos),
@@ -170,19 +169,6 @@ class Decoder:
 
 def _variance(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     return ((x - mean) / scale).square().mean()
-
-
-def _minimise_error(network: nn.Module, h: Tensor, x: Tensor, seed: int) -> None:
-    generator = Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), lr=DECODER_RATE, fused=True)
-    for step in range(DECODER_STEPS):
-        for group in optimiser.param_groups:
-            group["lr"] = DECODER_RATE * 0.5 * (1 + math.cos(math.pi * step / DECODER_STEPS))
-        rows = torch.randint(len(h), (DECODER_BATCH,), generator=generator)
-        optimiser.zero_grad()
-        (network(h[rows]) - x[rows]).square().mean().backward()
-        optimiser.step()
-    network.eval()
 
 
 def check_residuals(decoder: Decoder) -> list[Check]:

@@ -23,7 +23,7 @@ from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, connect
 from isolatent.training.engine import Training, train
 from isolatent.training.observations import ObservationsMixin
-from isolatent.training.progress import Step
+from isolatent.training.progress import ProgressDisplay, Step
 from isolatent.training.storage import Stored
 
 __all__ = ["NetworkEstimator", "TrainedRun"]
@@ -61,10 +61,11 @@ class NetworkEstimator(
     Args:
         n_components: Number of codes.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
-        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, which means the CPU.
         devices: Number of devices, or of processes on the CPU, on this machine.
         num_nodes: Number of machines.
         precision: ``"32-true"``, or ``"bf16-mixed"`` to run networks in bfloat16.
+        verbose: Whether to show the progress of training, on standard error.
     """
 
     n_components: int = field(default=2, kw_only=False)
@@ -73,6 +74,7 @@ class NetworkEstimator(
     devices: int = 1
     num_nodes: int = 1
     precision: str = "32-true"
+    verbose: bool = False
 
     @abstractmethod
     def code_module(self) -> nn.Module:
@@ -120,15 +122,22 @@ class NetworkEstimator(
             elif checkpoints is not None and writes:
                 checkpoints.clear()
             processes.wait()
-            modules = train(
-                training,
-                source,
-                held_out,
-                on_step=on_step if processes.rank == 0 else lambda step: None,
-                quality=quality,
-                checkpoints=checkpoints,
-                identity=identity,
-            )
+            with ProgressDisplay(quiet=not self.verbose or processes.rank > 0) as display:
+
+                def after_step(step: Step) -> None:
+                    display(step)
+                    if processes.rank == 0:
+                        on_step(step)
+
+                modules = train(
+                    training,
+                    source,
+                    held_out,
+                    on_step=after_step,
+                    quality=quality,
+                    checkpoints=checkpoints,
+                    identity=identity,
+                )
         self.history_ = training.history
         return TrainedRun(training, source, held_out, modules)
 

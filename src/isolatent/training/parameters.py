@@ -52,6 +52,7 @@ class ContrastiveParameters(RecordingEstimator):
     lag: int | Sequence[int] = 1
     window: int = 1
     n_init: int | str = "auto"
+    warm_start: bool = False
     recipe: Recipe | None = None
 
     @property

@@ -44,7 +44,7 @@ from isolatent.training.reconstruction import Reconstruction
 from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.relaxations import attach, check_relax, check_relaxable
 
-__all__ = ["Setup", "check_batch", "hold_out", "set_up"]
+__all__ = ["Setup", "check_batch", "hold_out", "set_up", "start_from"]
 
 HELD_OUT_SHARE, LARGEST_SHARE = 0.1, 0.2
 HELD_OUT_PAIRS = 4096  # more would slow measurements down without making them more precise
@@ -286,6 +286,33 @@ def _build_separate(
     return build_recording_encoders(
         *(name, source.widths, beliefs, n_components, whitenings), counts=counts, **options
     )
+
+
+def start_from(training: ContrastiveTraining, encoder: nn.Module) -> None:
+    """Let a run start from the weights and the whitening of an encoder of an earlier fit.
+
+    What is estimated after training, such as the calibration of a head, starts anew.
+    """
+    network, averaged = training.network, training.averaged
+    found = dict(encoder.named_parameters())
+    for target in [network] if averaged is None else [network, averaged.module]:
+        mine = dict(target.named_parameters())
+        whitenings = [
+            [m for m in part.modules() if isinstance(m, Whitening)] for part in (target, encoder)
+        ]
+        shapes = [{k: p.shape for k, p in part.items()} for part in (mine, found)]
+        same = shapes[0] == shapes[1] and len(whitenings[0]) == len(whitenings[1])
+        if not same or any(m.n_features != w.n_features for m, w in zip(*whitenings, strict=True)):
+            raise ValueError(
+                "warm_start must be False: the encoder of the earlier fit has other layers than "
+                "the new one, or its whitening kept another number of directions"
+            )
+        with torch.no_grad():
+            for name, parameter in mine.items():
+                parameter.copy_(found[name])
+            for new, old in zip(*whitenings, strict=True):
+                new.mean.copy_(old.mean)
+                new.matrix = old.matrix.clone().to(new.matrix)
 
 
 def _has_potentials(loss: nn.Module) -> bool:
