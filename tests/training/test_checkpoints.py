@@ -4,6 +4,8 @@ import json
 import os
 import pickletools
 import shutil
+import threading
+import time
 
 import pytest
 import torch
@@ -379,3 +381,38 @@ def test_wrong_arguments(tmp_path):
     with pytest.raises(TypeError, match="not JSON serializable"):
         write_pair(tmp_path / "x", {}, {"array": torch.ones(2)})
     assert list(tmp_path.iterdir()) == []
+
+
+def replaced_while_read(directory, seconds):
+    """Return how often a pair was read while another thread replaced it all the time."""
+    stem = directory / "pair"
+    write_pair(stem, {"x": torch.tensor(0.0)}, {"x": 0.0})
+    stop = threading.Event()
+
+    def replace():
+        value = 0.0
+        while not stop.is_set():
+            value += 1
+            write_pair(stem, {"x": torch.tensor(value)}, {"x": value})
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    reads, end = 0, time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            tensors, record = read_pair(stem)
+            assert float(tensors["x"]) == record["x"]
+            reads += 1
+    finally:
+        stop.set()
+        writer.join()
+    return reads
+
+
+def test_a_reader_during_a_replacement_sees_one_pair_or_the_other(tmp_path):
+    assert replaced_while_read(tmp_path, 0.5) > 20
+
+
+@pytest.mark.slow
+def test_a_reader_during_many_replacements_sees_one_pair_or_the_other(tmp_path):
+    assert replaced_while_read(tmp_path, 30) > 600

@@ -63,12 +63,12 @@ def test_a_decoder_of_a_recording_with_gaps_and_windows():
 
 @pytest.mark.filterwarnings("ignore:pairs were found to share only")
 def test_a_decoder_of_images():
-    images = np.random.default_rng(0).random((60, 1, 64, 64), dtype=np.float32)
+    images = np.random.default_rng(0).random((60, 1, 16, 16), dtype=np.float32)
     recipe = iso.Recipe(max_steps=2, batch_size=8, warmup=0)
     found = iso.ContrastiveICA(2, space="sphere", encoder="pooled", recipe=recipe, random_state=0)
     found.fit(images, images + 0.01)
     decoded = found.fit_decoder(images).inverse_transform(found.transform(images[:3]))
-    assert decoded.shape == (3, 1, 64, 64)
+    assert decoded.shape == (3, 1, 16, 16)
 
 
 def test_a_warm_start_goes_on_from_the_earlier_encoder(model):

@@ -2,6 +2,7 @@
 
 from isolatent.pairs.arrays import (
     ArrayPairs,
+    check_not_truncated,
     check_rows_finite,
     release_pages,
     tensor_as_array,
@@ -29,6 +30,7 @@ __all__ = [
     "SplitError",
     "UnpairedPairs",
     "WorldPairs",
+    "check_not_truncated",
     "check_rows_finite",
     "check_window",
     "digest_source",

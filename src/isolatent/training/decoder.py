@@ -37,6 +37,11 @@ class CodeDecoder(nn.Module):
         (torch.Size([500, 3]), True)
     """
 
+    center: Tensor
+    spread: Tensor
+    mean: Tensor
+    scale: Tensor
+
     def __init__(self, n_codes: int, n_columns: int) -> None:
         super().__init__()
         self.network = MLP(n_codes, n_columns, (DECODER_WIDTH, DECODER_WIDTH))

@@ -21,6 +21,7 @@ from isolatent.pairs import (
     PairSource,
     SeriesPairs,
     WorldPairs,
+    check_not_truncated,
     check_rows_finite,
     find_mismatch,
     release_pages,
@@ -136,6 +137,7 @@ class ObservationsMixin:
         """
         mapped: list[np.ndarray[Any, Any]] = []
         for rows in chunk_slices(len(array), math.prod(array.shape[1:])):
+            check_not_truncated(name, array)
             chunk = np.array(array[rows])
             check_rows_finite(name, chunk, np.arange(rows.start, rows.stop))
             x = torch.from_numpy(chunk.astype(_float_like(chunk), copy=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,8 +14,7 @@ from torch import Tensor
 
 __all__ = ["PairedTransformer", "is_stacked", "routes_positives", "split_stacked"]
 
-Options = ParamSpec("Options")
-Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def is_stacked(X: Any) -> bool:
@@ -25,7 +24,7 @@ def is_stacked(X: Any) -> bool:
         >>> is_stacked(np.zeros((5, 2, 3))), is_stacked(np.zeros((5, 3, 64, 64)))
         (True, False)
     """
-    shape = getattr(X, "shape", ())
+    shape: Any = getattr(X, "shape", ())
     return len(shape) in (3, 5) and shape[1] == 2
 
 
@@ -36,24 +35,24 @@ def split_stacked(X: Any, X_pos: Any) -> tuple[Any, Any]:
     return X, X_pos
 
 
-def routes_positives(
-    method: Callable[Concatenate[Any, Any, Options], Result],
-) -> Callable[Concatenate[Any, Any, Options], Result]:
+def routes_positives(method: Method) -> Method:
     """Let a method (X, X_pos) be called as scikit-learn's pipelines do, (X, None, X_pos=X_pos).
 
     A pipeline passes y by position, None if there is none, and metadata by name.
     """
 
     @wraps(method)
-    def call(self: Any, X: Any, *args: Options.args, **options: Options.kwargs) -> Result:
+    def call(self: Any, X: Any, *args: Any, **options: Any) -> Any:
         if len(args) == 1 and args[0] is None and "X_pos" in options:
-            return method(self, X, **options)
+            args = ()
         return method(self, X, *args, **options)
 
-    return call
+    return cast(Method, call)
 
 
-class PairedTransformer(TransformerMixin, BaseEstimator, auto_wrap_output_keys=None):  # type: ignore[misc]
+class PairedTransformer(  # type: ignore[call-arg]
+    TransformerMixin, BaseEstimator, auto_wrap_output_keys=None
+):
     """Apply a transformer of rows to both observations of each pair, as one.
 
     A transformer in a pipeline sees X alone, so that positives given beside X would be on another
@@ -132,7 +131,7 @@ def _apply(function: Callable[[Any], Any], X: Any) -> NDArray[Any]:
     rows, pairs = _rows(X)
     transformed = function(rows)
     if pairs is None:
-        return transformed  # type: ignore[no-any-return]
+        return transformed
     if hasattr(transformed, "toarray"):  # a sparse matrix
         transformed = transformed.toarray()
     return np.asarray(transformed).reshape(*pairs, -1)

@@ -258,7 +258,7 @@ def tensorboard_log(directory: str | os.PathLike[str]) -> LoggerLog:
         raise ValueError("a log for TensorBoard needs tensorboard: pip install tensorboard")
 
     def build(first: int) -> Any:
-        from lightning_fabric.loggers import TensorBoardLogger
+        from lightning_fabric.loggers.tensorboard import TensorBoardLogger
 
         path = Path(directory)
         return TensorBoardLogger(path.parent, name=path.name, version="", purge_step=first)
