@@ -18,7 +18,7 @@ __all__ = ["RunRecord", "Store", "StoredExperiment"]
 
 Table: TypeAlias = dict[str, Any]
 Scores: TypeAlias = dict[str, float | list[float | None] | None]
-PER_FACTOR = "_per_factor"  # ends the names of scores that are lists
+PER_FACTOR = ("_per_factor", "_of_blocks")  # ends the names of scores that are lists
 FINISHED = ("done", "diverged")  # a failed run is repeated
 
 
