@@ -23,6 +23,7 @@ __all__ = [
     "DamagedFileError",
     "LockedError",
     "atomic_write",
+    "check_not_truncated",
     "digest_data",
     "digest_file",
     "digest_json",
@@ -277,6 +278,23 @@ def _remove_abandoned(target: Path) -> None:
             with suppress(OSError):
                 if now - entry.stat(follow_symlinks=False).st_mtime > ABANDONED_SECONDS:
                     os.unlink(entry.path)
+
+
+def check_not_truncated(array: NDArray[Any]) -> None:
+    """Raise an error if the file of a memory map has become shorter than the map.
+
+    Reading the lost part would end the process without a message (SIGBUS).
+    """
+    path = getattr(array, "filename", None)
+    if path is None:
+        return
+    with suppress(FileNotFoundError):  # a deleted file stays readable through its map
+        size, needed = os.stat(path).st_size, getattr(array, "offset", 0) + array.nbytes
+        if size < needed:
+            raise ValueError(
+                f"{Path(path).name} is damaged: it has {size} bytes where {needed} were mapped; it "
+                "was truncated while it was in use"
+            )
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
+import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
 from isolatent.cli.app import (
     REPORT_FILE,
+    JsonOutput,
     Quiet,
     RandomState,
-    Session,
     app,
+    check_json,
     command_line,
     interruptible,
+    printer,
+    write_result,
+)
+from isolatent.cli.data_options import (
+    ArrayName,
+    Columns,
+    Drop,
+    MaxMemory,
+    PositiveSuffix,
+    Session,
+    Time,
+    data_selection,
+    write_data_record,
+)
+from isolatent.cli.image_data import (
+    IMAGE_ENCODER_NAMES,
+    ImageData,
+    check_image_options,
+    is_image_data,
+    read_image_data,
+    some_images,
 )
 from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json
 
 if TYPE_CHECKING:
-    from isolatent.pairs.readers import Observations
+    from isolatent.pairs.readers import Observations, Selection
+    from isolatent.report import LiveReport
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = [
@@ -40,6 +64,7 @@ __all__ = [
 ]
 
 MAX_DEFAULT_COMPONENTS = 10
+ENCODERS_OF_ROWS = ("mlp", "deep", "paper")
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
@@ -55,8 +80,8 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Observations, one per row: .npy, .npz (array x and, optionally, x_pos or "
-            "session), .csv (with a header line) or .parquet."
+            help="Observations, one per row: .csv, .tsv or .txt (with a header line), .parquet, "
+            ".npy, .npz, .h5, .mat, .nwb, .h5ad, .zarr or .nc; or a folder of images, or a video."
         ),
     ],
     data_pos: Annotated[
@@ -65,6 +90,13 @@ def fit(
             help="Positive samples, one for each row of DATA. Without them, DATA is a time series."
         ),
     ] = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    time: Time = None,
+    session: Session = None,
+    positive_suffix: PositiveSuffix = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     space: Annotated[
         str | None,
         typer.Option(
@@ -92,6 +124,13 @@ def fit(
     n_components: Annotated[
         int | None,
         typer.Option(help="Number of factors.  [default: number of columns, at most 10]"),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder: mlp, deep or paper for rows of columns; pooled (fast on a CPU), conv or "
+            "residual for images.  [default: mlp, or pooled for images]"
+        ),
     ] = None,
     loss: Annotated[
         str, typer.Option(help="Contrastive loss: infonce, aninfonce, nce, scl or nwj.")
@@ -141,7 +180,31 @@ def fit(
             "longest, such as 3:3.  [default: 1]"
         ),
     ] = None,
-    session: Session = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="For images: table (.csv or .parquet) of pairs, with the columns anchor and "
+            "positive, which hold names of files in DATA.  [default: neighbours in the order of "
+            "names, within a folder or video]"
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: make pairs of two random views of each, by crop, flip, brightness, "
+            "contrast, saturation, hue or grayscale, separated by commas, or all."
+        ),
+    ] = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: height and width in pixels to which they are resized, such as 64 or "
+            "48x64.  [default: 64 for larger ones]"
+        ),
+    ] = None,
+    grayscale: Annotated[
+        bool, typer.Option("--grayscale", help="For images: convert colours to luma.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
@@ -164,46 +227,99 @@ def fit(
             "directory tensorboard."
         ),
     ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Keep report.html in --out current while training runs; a browser reloads it.",
+        ),
+    ] = False,
+    json: JsonOutput = None,
 ) -> None:
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
+    say = printer(json) if first else (lambda line: None)
     with ExitStack() as stack, interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
+        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        check_image_options(context.params, is_image)
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
+            check_json(json, overwrite)
             stack.enter_context(lock_directory(out))
-        observed = _read(data, data_pos, session, lag)
+        observed: Observations | ImageData
+        selection = data_selection(context.params, images=encoder in IMAGE_ENCODER_NAMES)
+        if is_image:
+            observed = read_image_data(context.params, _parse_lag(lag), quiet or not first)
+            n_features = math.prod(observed.images.shape[1:])
+        else:
+            observed = _read(data, data_pos, selection, lag)
+            n_features = math.prod(observed.x.shape[1:])
         _check_beliefs(context.params)
-        model = _build(context.params, observed.x.shape[1])
-        if model.beliefs.space == "sphere" and model.n_components < 2:
-            raise ValueError(
-                f"--n-components must be at least 2 on a sphere, got {model.n_components}"
-            )
-        columns = observed.x.shape[1]
-        most = columns + (model.beliefs.space == "sphere")
-        if model.n_components > most:
-            raise ValueError(
-                f"--n-components must be at most {most} for {columns} columns, got "
-                f"{model.n_components}: more factors cannot be mixed injectively"
-            )
-        if first and not quiet:
-            typer.echo(_summary(observed, model))
-            typer.echo(f"to be claimed: {model.expected_guarantee()}")
-        _train(model, observed, out, quiet or not first, log if first else None, resume)
-        if first:
-            model.save(out, overwrite=overwrite or resume)
-            if overwrite and log is None:  # the log of the replaced model
-                (out / "log.csv").unlink(missing_ok=True)
-            last = model.history_[-1]
-            typer.echo(f"guarantee: {model.guarantee_}")
-            for line in (
-                *describe_directions(model),
-                *describe_gains(model),
-                *describe_axes(model),
-            ):
-                typer.echo(line)
-            typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-            _write_report(model, observed, data, out)
+        model = _build(context.params, n_features, is_image)
+        _check_sizes(model, n_features)
+        notes = () if isinstance(observed, ImageData) else observed.notes
+        if not quiet:
+            for line in (*notes, _summary(observed, model)):
+                say(line)
+            say(f"to be claimed: {model.expected_guarantee()}")
+        live = _live_report(observed, model, data, out, say) if watch and first else None
+        _train(model, observed, out, quiet or not first, log if first else None, resume, live)
+        if not first:
+            return
+        model.save(out, overwrite=overwrite or resume)
+        if not isinstance(observed, ImageData):
+            write_data_record(out, selection, observed)
+        if overwrite and log is None:  # the log of the replaced model
+            (out / "log.csv").unlink(missing_ok=True)
+        last = model.history_[-1]
+        say(f"guarantee: {model.guarantee_}")
+        for line in (
+            *describe_directions(model),
+            *describe_gains(model),
+            *describe_axes(model),
+        ):
+            say(line)
+        say(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
+        _write_report(model, observed, data, out)
+        say(f"report: {out / REPORT_FILE}")
+        write_result(
+            json,
+            {
+                "model": str(out),
+                "report": str(out / REPORT_FILE),
+                **_describe_data(observed),
+                "n_components": model.n_components,
+                "steps": last.number,
+                "loss": last.loss,
+                "relaxed": model.relaxed_,
+                "guarantee": str(model.guarantee_),
+            },
+        )
+
+
+def _describe_data(observed: Observations | ImageData) -> dict[str, Any]:
+    """Return what was read, for programs."""
+    if isinstance(observed, ImageData):
+        return {"rows": len(observed.images), "shape": list(observed.images.shape[1:])}
+    return {
+        "rows": len(observed.x),
+        "incomplete_rows": observed.n_incomplete,
+        "columns": observed.names,
+        "notes": observed.notes,
+    }
+
+
+def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
+    """Raise an error if the codes do not fit the space or the columns."""
+    if model.beliefs.space == "sphere" and model.n_components < 2:
+        raise ValueError(f"--n-components must be at least 2 on a sphere, got {model.n_components}")
+    most = n_features + (model.beliefs.space == "sphere")
+    if model.n_components > most:
+        raise ValueError(
+            f"--n-components must be at most {most} for {n_features} columns, got "
+            f"{model.n_components}: more factors cannot be mixed injectively"
+        )
 
 
 def describe_directions(model: ContrastiveICA) -> list[str]:
@@ -253,6 +369,8 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
 def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
+    if options["encoder"] is not None:
+        check_one_of("--encoder", options["encoder"], (*ENCODERS_OF_ROWS, *IMAGE_ENCODER_NAMES))
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda", "mps"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     for name, at_least in (
@@ -323,7 +441,7 @@ def _check_beliefs(options: dict[str, Any]) -> None:
         raise ValueError("--p must be given with --conditional gennorm: its exponent, at least 1")
 
 
-def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
+def _build(options: dict[str, Any], n_features: int, is_image: bool) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, Recipe
     from isolatent.training.noise import NOISE_RECIPE
 
@@ -338,6 +456,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
         )
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
+        encoder=options["encoder"] or ("pooled" if is_image else "mlp"),
         lag=_parse_lag(options["lag"]),
         relax=relax,
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
@@ -347,27 +466,38 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     )
 
 
-def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
+def _write_report(
+    model: ContrastiveICA, observed: Observations | ImageData, data: Path, out: Path
+) -> None:
     from isolatent.report import page_of_fit, write_report
 
-    rows, columns = observed.x.shape
+    shown: dict[str, Any] = {}
+    if isinstance(observed, ImageData):
+        x, size = some_images(observed.images)[0], observed.describe()
+    else:
+        x, known = observed.x, observed.complete
+        size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
+        shown = {"X_pos": observed.x_pos, "groups": observed.groups}
+        if not known.all():
+            x = x[known]
+            shown = {k: None if part is None else part[known] for k, part in shown.items()}
     page = page_of_fit(
         model,
-        observed.x,
+        x,
+        **shown,
         command=command_line(),
         title=f"Fit of {data.name}",
-        summary=[f"{rows} rows, {columns} columns, {model.n_components} components."],
+        summary=[f"{size}, {model.n_components} components."],
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
-    typer.echo(f"report: {out / REPORT_FILE}")
 
 
-def _read(data: Path, data_pos: Path | None, session: str | None, lag: str | None) -> Observations:
+def _read(data: Path, data_pos: Path | None, selection: Selection, lag: str | None) -> Observations:
     from isolatent.pairs.readers import read_observations, read_pairs
 
     if data_pos is not None:
-        return read_pairs(data, data_pos, session)
-    observed = read_observations(data, session)
+        return read_pairs(data, data_pos, selection=selection)
+    observed = read_observations(data, selection=selection)
     if observed.x_pos is None:
         longest = max(_session_lengths(observed))
         if _parse_lag(lag)[1] >= longest:
@@ -386,19 +516,45 @@ def _session_lengths(observed: Observations) -> list[int]:
     return [end - start for start, end in pairwise([0, *changes, len(observed.x)])]
 
 
+def _live_report(
+    observed: Observations | ImageData,
+    model: ContrastiveICA,
+    data: Path,
+    out: Path,
+    say: Callable[[str], None],
+) -> LiveReport:
+    from isolatent.report import LiveReport
+
+    path = out / REPORT_FILE
+    say(f"open {path} in a browser: it follows the training")
+    summary = _summary(observed, model).splitlines()
+    return LiveReport(path, title=f"Fit of {data.name}", summary=summary, command=command_line())
+
+
 def _train(
     model: ContrastiveICA,
-    observed: Observations,
+    observed: Observations | ImageData,
     out: Path,
     quiet: bool,
     log: str | None,
     resume: bool,
+    live: LiveReport | None,
 ) -> None:
+    import numpy as np
+
     from isolatent.training import CsvLog, ProgressDisplay, tensorboard_log
 
     checkpoints = out / "checkpoints"
-    with ExitStack() as stack:
-        display = stack.enter_context(ProgressDisplay(quiet=quiet))
+    counted = None
+    if isinstance(observed, ImageData):
+        images = observed.images
+        counted = ("images", lambda: images.n_read)
+    with (
+        warnings.catch_warnings(),
+        ProgressDisplay(quiet=quiet, counted=counted) as display,
+        ExitStack() as stack,
+        live or nullcontext(),
+    ):
         logs: list[Callable[[Step], None]] = []
         if log == "csv":
             logs.append(stack.enter_context(CsvLog(out / "log.csv")))
@@ -409,32 +565,41 @@ def _train(
             for write in logs:
                 out.mkdir(parents=True, exist_ok=True)
                 write(step)
+            if live is not None:
+                live(step)
             display(step)
 
-        model.fit(
-            observed.x,
-            observed.x_pos,
-            groups=observed.groups,
-            checkpoint=None if resume else checkpoints,
-            resume=checkpoints if resume else None,
-            on_step=on_step,
-        )
+        run: dict[str, Any] = {
+            "checkpoint": None if resume else checkpoints,
+            "resume": checkpoints if resume else None,
+            "on_step": on_step,
+        }
+        if isinstance(observed, ImageData):
+            model.fit(observed.pairs, **run)
+            return
+        # The notes of the observations count incomplete rows already.
+        warnings.filterwarnings("ignore", message=".*rows hold NaN and are left out")
+        model.fit(observed.x, observed.x_pos, groups=observed.groups, times=observed.times, **run)
     if observed.names is not None:  # as scikit-learn does for data frames
         model.feature_names_in_ = np.asarray(observed.names, dtype=object)
 
 
-def _summary(observed: Observations, model: ContrastiveICA) -> str:
-    rows, columns = observed.x.shape
-    what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
-    if observed.x_pos is None:
-        shortest, longest = model.lag  # type: ignore[misc]
-        what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
-    if observed.groups is not None:
-        what += f", {len(_session_lengths(observed))} sessions"
+def _summary(observed: Observations | ImageData, model: ContrastiveICA) -> str:
+    if isinstance(observed, ImageData):
+        what = observed.describe()
+    else:
+        rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
+        what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
+        if observed.x_pos is None:
+            shortest, longest = model.lag  # type: ignore[misc]
+            what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
+        if observed.groups is not None:
+            what += f", {len(_session_lengths(observed))} sessions"
+        what += f", {columns} columns"
     relax = ", ".join([model.relax] if isinstance(model.relax, str) else model.relax)
     relax = "" if relax == "default" else relax
     return (
-        f"{what}, {columns} columns\n"
+        f"{what}\n"
         f"{model.n_components} components; {model.declaration}; loss {model.loss}, "
         f"{f'relax {relax}, ' if relax else ''}seed {model.random_state}"
     )
@@ -442,8 +607,6 @@ def _summary(observed: Observations, model: ContrastiveICA) -> str:
 
 def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Raise an error if a model cannot or must not be written to a directory."""
-    from isolatent.report import is_report
-
     if overwrite and resume:
         raise ValueError("--overwrite and --resume exclude each other")
     if out.exists() and not out.is_dir():
@@ -463,7 +626,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
                 + (", or --resume to continue from its checkpoint" if _has_checkpoint(out) else "")
             )
     report = out / REPORT_FILE
-    if report.exists() and not is_report(report):
+    if report.exists() and not _is_report(report):
         raise FileExistsError(f"--out: {report} was not written by isolatent; move it first")
     ancestor = next(path for path in (out, *out.parents) if path.exists())
     if not ancestor.is_dir():
@@ -473,6 +636,12 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
             pass
     except OSError as error:
         raise PermissionError(f"--out: cannot write in {ancestor} ({error.strerror})") from error
+
+
+def _is_report(path: Path) -> bool:
+    from isolatent.report import is_report  # its package takes a second to import
+
+    return is_report(path)
 
 
 def _resume_advice(out: Path) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import mmap
-import os
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,12 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real
+from isolatent.files import check_not_truncated
 from isolatent.pairs.source import Batch, SplitError
 
 __all__ = [
     "ArrayPairs",
     "as_observations",
-    "check_not_truncated",
     "check_rows_finite",
     "draw_distinct",
     "read_rows",
@@ -165,7 +164,7 @@ def tensor_as_array(value: Tensor) -> np.ndarray[Any, Any]:
 
 def read_rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Tensor:
     """Return rows as a float tensor: float64 and longer as float64, all else as float32."""
-    check_not_truncated(name, array)
+    check_not_truncated(array)
     taken = np.asarray(array[rows])
     if isinstance(array, np.memmap):
         check_rows_finite(name, taken, rows)
@@ -173,28 +172,6 @@ def read_rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]
     long = taken.dtype.kind == "f" and taken.dtype.itemsize >= 8
     # In native byte order, which is the only one that torch takes.
     return torch.from_numpy(taken.astype(np.float64 if long else np.float32, copy=False))
-
-
-def check_not_truncated(name: str, array: np.ndarray[Any, Any]) -> None:
-    """Raise an error for a memory map whose file is shorter now: reading it would end the process.
-
-    Args:
-        name: Name of the argument, for the message.
-        array: The memory map; other arrays are intact.
-    """
-    if not isinstance(array, np.memmap) or array.filename is None:
-        return
-    try:
-        size = os.stat(array.filename).st_size
-    except OSError:  # removed, but kept by the system as long as it is mapped
-        return
-    start = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY
-    needed = start + len(array._mmap)  # type: ignore[attr-defined]
-    if size < needed:
-        raise ValueError(
-            f"{name} must be a memory map of an intact file, but {array.filename} was truncated: "
-            f"it has {size} bytes instead of {needed}"
-        )
 
 
 def release_pages(array: np.ndarray[Any, Any]) -> None:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
+from isolatent.cards import Row, card
 from isolatent.checks import check_integer, check_real, check_scale
 from isolatent.theory.assumptions import (
     ASSUMPTION_KINDS,
@@ -101,6 +102,27 @@ class Guarantee:
     def __str__(self) -> str:
         claim = f"{self.equivalence}, if:" if self.equivalence else f"no guarantee: {self.gap}"
         rows = [(ASSUMPTION_KINDS[a.kind], a.text) for a in self.assumptions]
+        return "\n".join(
+            [claim, *(f"  {label:<10}  {text}" for label, text in rows + self._facts())]
+        )
+
+    def _repr_html_(self) -> str:
+        lead = f"{self.equivalence}, if:" if self.equivalence else f"no guarantee: {self.gap}"
+        rows: list[Row] = [(ASSUMPTION_KINDS[a.kind], a.text) for a in self.assumptions]
+        rows += [("warning", warning, "no") for warning in self.warnings]
+        facts = [fact for fact in self._facts() if fact[0] != "warning"]
+        return card("Guarantee", lead, rows, status=self.mark, folded=facts)
+
+    @property
+    def mark(self) -> str:
+        """``"no"`` without a claim, ``"open"`` if training contradicts it, and else empty."""
+        if self.equivalence is None:
+            return "no"
+        return "open" if self.warnings else ""
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return what is known besides the claim and its assumptions, with labels."""
+        rows = []
         if self.blocks is not None:
             rows.append(("blocks", " ".join(str(list(block)) for block in self.blocks)))
         rows += [
@@ -118,7 +140,7 @@ class Guarantee:
             )
             if text
         ]
-        return "\n".join([claim, *(f"  {label:<10}  {text}" for label, text in rows)])
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guarantee as plain data for JSON."""

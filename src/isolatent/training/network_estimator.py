@@ -23,7 +23,7 @@ from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, connect
 from isolatent.training.engine import Training, train
 from isolatent.training.observations import ObservationsMixin
-from isolatent.training.progress import ProgressDisplay, Step
+from isolatent.training.progress import ProgressDisplay, Step, follow, ignore_step
 from isolatent.training.storage import Stored
 
 __all__ = ["NetworkEstimator", "TrainedRun"]
@@ -122,18 +122,20 @@ class NetworkEstimator(
             elif checkpoints is not None and writes:
                 checkpoints.clear()
             processes.wait()
-            with ProgressDisplay(quiet=not self.verbose or processes.rank > 0) as display:
+            first = processes.rank == 0
+            with ProgressDisplay(quiet=not (self.verbose and first)) as display:
+                # A notebook shows a line of its own, unless something else follows the run.
+                after_step = on_step if self.verbose else follow(on_step)
 
-                def after_step(step: Step) -> None:
+                def report(step: Step) -> None:
                     display(step)
-                    if processes.rank == 0:
-                        on_step(step)
+                    after_step(step)
 
                 modules = train(
                     training,
                     source,
                     held_out,
-                    on_step=after_step,
+                    on_step=report if first else ignore_step,
                     quality=quality,
                     checkpoints=checkpoints,
                     identity=identity,
