@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from isolatent.cli.app import (
     command_line,
     interruptible,
 )
+from isolatent.files import write_json
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 MAX_DEFAULT_COMPONENTS = 10
+DIAGNOSIS_FILE = "diagnosis.json"  # in the directory of a model, with --diagnose
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
@@ -155,6 +158,12 @@ def fit(
     precision: Annotated[
         str, typer.Option(help="Floating-point precision of the encoder: 32 or bf16-mixed.")
     ] = "32",
+    diagnosed: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose", help="Also check on the data whether to believe the model, as diagnose."
+        ),
+    ] = False,
     log: Annotated[
         str | None,
         typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
@@ -196,7 +205,23 @@ def fit(
             ):
                 typer.echo(line)
             typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-            _write_report(model, observed, data, out)
+            (out / DIAGNOSIS_FILE).unlink(missing_ok=True)  # of the replaced model
+            verdict = _diagnose(model, observed, out) if diagnosed else None
+            _write_report(model, observed, data, out, verdict)
+
+
+def _diagnose(model: ContrastiveICA, observed: Observations, out: Path) -> str:
+    """Diagnose a model with the data of its fit, print and write the result."""
+    typer.echo("diagnosing the fit, which takes two to four times as long")
+    with warnings.catch_warnings():  # columns are already those of the model
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = model.diagnose(
+            *(observed.x, observed.x_pos),
+            groups=None if observed.x_pos is not None else observed.groups,
+        )
+    write_json(out / DIAGNOSIS_FILE, found.to_dict(), indent=2)
+    typer.echo(str(found))
+    return found.verdict
 
 
 def describe_directions(model: ContrastiveICA) -> list[str]:
@@ -340,7 +365,9 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
     )
 
 
-def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out: Path) -> None:
+def _write_report(
+    model: ContrastiveICA, observed: Observations, data: Path, out: Path, verdict: str | None
+) -> None:
     from isolatent.report import page_of_fit, write_report
 
     rows, columns = observed.x.shape
@@ -349,7 +376,10 @@ def _write_report(model: ContrastiveICA, observed: Observations, data: Path, out
         observed.x,
         command=command_line(),
         title=f"Fit of {data.name}",
-        summary=[f"{rows} rows, {columns} columns, {model.n_components} components."],
+        summary=[
+            *([] if verdict is None else [verdict]),
+            f"{rows} rows, {columns} columns, {model.n_components} components.",
+        ],
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
     typer.echo(f"report: {out / REPORT_FILE}")

@@ -9,6 +9,7 @@ from isolatent.training.estimator import ContrastiveICA
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.progress import CsvLog, ProgressDisplay, Step
 from isolatent.training.recipe import Recipe
+from isolatent.training.support import Support
 
 __all__ = [
     "Checkpoints",
@@ -21,6 +22,7 @@ __all__ = [
     "ProgressDisplay",
     "Recipe",
     "Step",
+    "Support",
     "Training",
     "connect",
     "train",

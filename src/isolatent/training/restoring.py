@@ -25,6 +25,7 @@ from isolatent.training.claims import FittedClaims
 from isolatent.training.noise import FirstCodes, build_noisy_encoder, build_objective
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.relaxations import attach
+from isolatent.training.support import Support
 
 __all__ = ["StoredModel"]
 
@@ -52,6 +53,7 @@ class StoredModel(FittedClaims):
             "learned": self.learned_,
             "axes": None if self.axes_ is None else self.axes_.to_dict(),
             "capacity": None if self.capacity_ is None else list(self.capacity_),
+            "support": None if self.support_ is None else self.support_._asdict(),
         }
 
     def _restore_record(self, record: Mapping[str, Any]) -> None:
@@ -66,6 +68,8 @@ class StoredModel(FittedClaims):
         self._set_learned(record["learned"])
         capacity = record.get("capacity")
         self.capacity_ = None if capacity is None else Capacity(*capacity)
+        support = record.get("support")
+        self.support_ = None if support is None else Support(**support)
         axes = record.get("axes")
         self._set_axes(None if axes is None else Axes.from_dict(axes))
 
