@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -36,6 +37,7 @@ OTHER_EXPONENTS = {1.0: (2.0,), 2.0: (1.0, 3.0)}
 EXPONENTS = (1.0, 2.0)  # beside any other exponent
 SATURATED = 0.9  # share of the largest information, from which on all alternatives look alike
 FURTHER = 2  # codes more or fewer that are tried
+Codes = np.ndarray[Any, Any]
 
 
 def check_alternatives(
@@ -178,7 +180,7 @@ def _judge(
     base: Candidate,
     other: Candidate,
     runs: _Runs,
-    compare: Callable[[np.ndarray, np.ndarray], float],  # type: ignore[type-arg]
+    compare: Callable[[Codes, Codes], float],
 ) -> Check:
     """Return a check by the lead of an alternative over the declared model."""
     what = _words(key, other)
@@ -254,7 +256,7 @@ def _check_number(base: Candidate, runs: _Runs, shared: Shared) -> Check:
     return _judge(key, best[0], least, base, best[1], runs, _explained)
 
 
-def _explained(few: np.ndarray, many: np.ndarray) -> float:  # type: ignore[type-arg]
+def _explained(few: Codes, many: Codes) -> float:
     """Return how much of more codes is linear in fewer."""
     return float(linear_r2(many, few))
 

@@ -293,8 +293,8 @@ def _families(
         ):
             if isinstance(given, str) or not given:
                 raise ValueError(f"{name} must be a sequence of names, got {given!r}")
-            for one in given:
-                check_one_of(name, one, allowed)
+            for chosen in given:
+                check_one_of(name, chosen, allowed)
         found = [
             Candidate(space, conditional, 2)
             for space in spaces

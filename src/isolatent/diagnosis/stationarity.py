@@ -131,4 +131,4 @@ def _agreement_of_halves(
         if run is None:
             return None
         codes.append(run.codes)
-    return agreement(*codes, metric)
+    return agreement(codes[0], codes[1], metric)

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -475,10 +476,10 @@ class ContrastiveICA(StoredModel):
             n_jobs: Number of processes.
         """
         # Diagnosis stands right of training: the top level, which loads names on first use, has it.
-        import isolatent
-
-        options: dict[str, Any] = {"groups": groups, "random_state": random_state}
-        return isolatent.diagnose(self, X, X_pos, **options, n_jobs=n_jobs)
+        top_level: Any = import_module("isolatent")
+        options = {"groups": groups, "random_state": random_state, "n_jobs": n_jobs}
+        found: Diagnosis = top_level.diagnose(self, X, X_pos, **options)
+        return found
 
     @classmethod
     def load(
