@@ -215,16 +215,15 @@ def _worlds() -> dict[str, DiagnosedWorld]:
     ) -> None:
         found.append(DiagnosedWorld(name, broken, declared, codes, partial(sample, **options)))
 
+    options: dict[str, Any]
     sizes = ((3, 5000), (4, 20_000), (6, 20_000), (10, 100_000))
     for kind, declared in beliefs.items():
         for n, pairs in sizes:
             for width, observed in ((1.0, None), (0.7, None), (1.0, 3 * n)):
                 seen = "" if observed is None else f", {observed} columns"
-                add(
-                    f"{kind}, {n} factors, {pairs} pairs, width {width:g}{seen}",
-                    *("", declared, n, _as_declared),
-                    **{"kind": kind, "n": n, "width": width, "pairs": pairs, "observed": observed},
-                )
+                name = f"{kind}, {n} factors, {pairs} pairs, width {width:g}{seen}"
+                options = {"kind": kind, "n": n, "width": width, "observed": observed}
+                add(name, "", declared, n, _as_declared, pairs=pairs, **options)
     for n in (3, 4, 6):
         for rows, rate in ((10_000, 0.9), (30_000, 0.9), (20_000, 0.8), (20_000, 0.95)):
             name = f"recording, {n} factors, {rows} rows, rate {rate}"
@@ -234,7 +233,7 @@ def _worlds() -> dict[str, DiagnosedWorld]:
         for word, share, ratio, spread in zip(
             STRENGTHS, (0.05, 0.2, 0.4), (2.0, 4.0, 8.0), (1.5, 2.5, 5.0), strict=True
         ):
-            options: dict[str, Any] = {"kind": kind, "n": 4}
+            options = {"kind": kind, "n": 4}
             add(
                 f"{kind}, pairing, {word}",
                 "pairing",

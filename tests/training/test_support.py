@@ -35,6 +35,7 @@ def test_a_fit_as_declared_keeps_its_theorem(pairs):
     assert model.guarantee_.support == str(model.support_)
     assert not model.support_.is_null
     assert abs(model.support_.training - model.support_.information) < 0.3
+    assert "gains next to nothing" in str(model.support_)  # the mixing is linear
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -19,7 +19,9 @@ from isolatent.diagnosis.trials import (
     TrialRun,
     lead_of,
     prepare,
+    shuffled_rows,
     train_trial,
+    values_of,
     with_codes,
 )
 from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, SUPPORTED, Check
@@ -74,7 +76,8 @@ def check_alternatives(
     base = base_of(model, contradicted)
     shared = prepare(model, pairs.source, testing, base.n_components + FURTHER, seed)
     length = max(FEWEST_STEPS, min(MOST_STEPS, round(STEP_SHARE * steps)))
-    runs = _Runs(shared, length, seed)
+    fitted = values_of(model, shuffled_rows(testing, seed), shared.value_batch)
+    runs = _Runs(shared, length, seed, fitted)
     if (first := runs(base)) is None:
         return []
     checks = []
@@ -94,6 +97,7 @@ class _Runs:
     shared: Shared
     steps: int
     seed: int
+    fitted: TrialRun
     done: dict[tuple[Candidate, int], TrialRun | None] = field(default_factory=dict)
 
     def __call__(self, candidate: Candidate, longer: bool = False) -> TrialRun | None:
@@ -109,6 +113,16 @@ class _Runs:
         if first is None or second is None:
             return None
         return lead_of(first.values, second.values)
+
+    def confirmed(self, candidate: Candidate, base: Candidate) -> Lead | None:
+        """Return the lead of a longer run over the declared model, trained as long or to the end.
+
+        Models with more freedom may be ahead only because they learn faster.
+        """
+        lead, run = self.lead(candidate, base, longer=True), self(candidate, longer=True)
+        if lead is None or run is None:
+            return None
+        return min(lead, lead_of(run.values, self.fitted.values))
 
 
 def base_of(model: ContrastiveICA, contradicted: Sequence[str] = ()) -> Candidate:
@@ -168,7 +182,7 @@ def _compare(
         return Check(key, CANNOT_TELL, None, "there is no alternative to compare with")
     lead, best = max(found, key=lambda pair: pair[0].mean)
     if lead.exceeds(least, ERRORS):
-        longer = runs.lead(best, base, longer=True)
+        longer = runs.confirmed(best, base)
         lead = lead if longer is None else longer
     return _judge(key, lead, least, base, best, runs, lambda a, b: agreement(a, b, metric))
 
@@ -225,11 +239,10 @@ def _check_number(base: Candidate, runs: _Runs, shared: Shared) -> Check:
         if not lead.exceeds(least, ERRORS):
             break  # a second code more hardly helps where the first does not
     if best is not None and best[0].exceeds(least, ERRORS):
-        longer = runs.lead(best[1], base, longer=True)
-        lead = best[0] if longer is None else longer
-        check = _judge(key, lead, least, base, best[1], runs, _explained)
-        if check.status == CONTRADICTED:
-            return check
+        longer = runs.confirmed(best[1], base)
+        best = (best[0] if longer is None else longer, best[1])
+        if best[0].exceeds(least, ERRORS):
+            return _judge(key, best[0], least, base, best[1], runs, _explained)
     fewest = 2 if base.space == "sphere" else 1
     spare = None
     for fewer in range(n - 1, max(fewest, n - FURTHER) - 1, -1):

@@ -32,7 +32,9 @@ __all__ = [
     "lead_of",
     "prepare",
     "run_trial",
+    "shuffled_rows",
     "train_trial",
+    "values_of",
     "with_codes",
 ]
 
@@ -187,7 +189,7 @@ def prepare(
     extra = (testing.negatives, testing.tags, testing.unpaired, testing.blocks)
     plain = testing.x.ndim == 2 and all(part is None for part in extra)
     ordered = getattr(source, "ordered", True)
-    shown = _shuffled_rows(testing, seed)
+    shown = shuffled_rows(testing, seed)
     if not plain or not isinstance(source, FinitePairSource) or not ordered or template.counts:
         return Shared(source, shown, columns, template)
     if template.encoder != "mlp":
@@ -212,7 +214,7 @@ def _halves(half: int) -> tuple[slice, slice]:
     return slice(0, half), slice(half, None)
 
 
-def _shuffled_rows(pairs: Batch, seed: int) -> Batch:
+def shuffled_rows(pairs: Batch, seed: int) -> Batch:
     """Return pairs in random order: neighbours in a recording are alike, and no negatives."""
     order = np.random.default_rng(seed).permutation(len(pairs))
     return pairs.rows(torch.from_numpy(order))
@@ -273,10 +275,21 @@ def train_trial(candidate: Candidate, shared: Shared, steps: int, seed: int) -> 
             model.fit(shared.source)
         except FloatingPointError:
             return None
+    return values_of(model, shared.testing, shared.value_batch)
+
+
+def values_of(model: ContrastiveICA, testing: Batch, size: int) -> TrialRun:
+    """Return what a fitted model knows about held-out pairs.
+
+    Args:
+        model: The model, whose loss is an InfoNCE.
+        testing: The pairs, in random order.
+        size: Pairs of a batch.
+    """
     network, loss = without_axes(model.encoder_), model.loss_
-    assert has_bound(loss, shared.testing)
-    codes = encode_batch(partial(encode_parts, network), shared.testing)
-    values = [float(value) for value in batch_values(loss, codes, shared.value_batch)]
+    assert has_bound(loss, testing)
+    codes = encode_batch(partial(encode_parts, network), testing)
+    values = [float(value) for value in batch_values(loss, codes, size)]
     return TrialRun(values, codes.x.cpu().numpy())
 
 

@@ -25,7 +25,8 @@ BATCH_SIZES, BATCHES = (8, 256), 12  # smallest and largest batch, and the fewes
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 CHANCE_LEVEL = 2e-3  # of the t-test against chance
 # Nats, a share of what the linear code knows, and standard errors that a linear code must be ahead.
-AHEAD, AHEAD_SHARE, AHEAD_ERRORS = 0.1, 0.08, 4.0
+AHEAD, AHEAD_SHARE, AHEAD_ERRORS = 0.1, 0.06, 4.0
+LITTLE_GAIN = 0.02  # nats over a linear code
 OVERFITTED = 0.75  # share of the information on training pairs that held-out pairs must have
 SMALL_EXCESS = 0.3  # nats by which training pairs may know more all the same
 MOST_COLUMNS = 1024  # of observations that get a linear code
@@ -95,6 +96,8 @@ class Support(NamedTuple):
 
     def __str__(self) -> str:
         linear = "" if self.linear is None else f", a linear code {self.linear:.2f}"
+        if self.linear is not None and self.linear_lead > -LITTLE_GAIN - 2 * self.linear_error:
+            linear += ", so the network gains next to nothing over it"
         return (
             f"held-out pairs share {self.information:.2f} ± {self.error:.2f} nats, shuffled ones "
             f"{self.chance:.2f}, training pairs {self.training:.2f}{linear} (batches of "
