@@ -16,9 +16,7 @@ spec = importlib.util.spec_from_file_location("weather_year", ROOT / "examples/w
 weather_year = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(weather_year)
 sys.modules["weather_year"] = weather_year  # which the other example imports
-spec = importlib.util.spec_from_file_location(
-    "weather_claims", ROOT / "examples/weather_claims.py"
-)
+spec = importlib.util.spec_from_file_location("weather_claims", ROOT / "examples/weather_claims.py")
 weather_claims = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(weather_claims)
 HEADER = "Date (MM/DD/YYYY),Time (HH:MM),ETR (W/m^2),GHI (W/m^2),GHI source,GHI uncert (%)"

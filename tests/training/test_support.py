@@ -105,7 +105,14 @@ def test_the_linear_code_reaches_the_information_of_gaussian_pairs():
 
 
 def test_an_overfitted_encoder_is_told():
-    known = {"chance": 0.0, "linear": None, "linear_lead": 0.0, "linear_error": 0.0}
+    known = {
+        "chance": 0.0,
+        "above_chance": 1.0,
+        "above_chance_error": 0.02,
+        "linear": None,
+        "linear_lead": 0.0,
+        "linear_error": 0.0,
+    }
     support = Support(1.0, 0.02, training=3.0, batch_size=64, batches=20, **known)
     assert "overfitted" in support.reason
     assert support._replace(training=1.2).reason == ""

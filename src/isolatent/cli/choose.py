@@ -52,7 +52,7 @@ def choose(
     quiet: Quiet = False,
     json: Annotated[bool, typer.Option("--json", help="Print the choice as JSON.")] = False,
 ) -> None:
-    """Compare what could be declared: which beliefs do the data support?"""
+    """Compare beliefs: which do the data support?"""
     with interruptible(lambda: f"interrupted; continue with: {command_line()}"):
         number = _parse_number(n_components)
         numbers = None if lags is None else [_parse_lag(part) for part in lags.split(",")]

@@ -122,6 +122,7 @@ class Guarantee:
                 ("axes", self.axes),
                 ("recordings", self.recordings),
                 ("data", self.support),
+                ("withdrawn", self.withdrawn),
                 *(("learned", sentence) for sentence in self.learned),
                 *(("warning", warning) for warning in self.warnings),
             )

@@ -43,6 +43,8 @@ class Support(NamedTuple):
             without a bound, by how much shuffled pairs have a larger loss.
         error: Its standard error.
         chance: The same for shuffled pairs, and 0 for a loss without a bound.
+        above_chance: By how much shuffled pairs have a larger loss.
+        above_chance_error: Its standard error.
         training: The same for training pairs.
         linear: The same for canonical correlations, as many as there are codes; None where they
             were not computed.
@@ -55,6 +57,8 @@ class Support(NamedTuple):
     information: float
     error: float
     chance: float
+    above_chance: float
+    above_chance_error: float
     training: float
     linear: float | None
     linear_lead: float
@@ -65,9 +69,9 @@ class Support(NamedTuple):
     @property
     def is_null(self) -> bool:
         """Whether pairs share no more than chance allows."""
-        found = self.information - max(0.0, self.chance)
         quantile = float(stats.t.isf(CHANCE_LEVEL, max(1, self.batches - 1)))
-        return not found > max(NO_INFORMATION, quantile * self.error)  # also where it is NaN
+        least = max(NO_INFORMATION, quantile * self.above_chance_error)
+        return not self.above_chance > least  # also where it is NaN
 
     @property
     def reason(self) -> str:
@@ -77,6 +81,11 @@ class Support(NamedTuple):
                 f"pairs were found to share only {self.information:.3f} ± {self.error:.3f} nats, "
                 f"shuffled ones {self.chance:.3f}: nothing to find. Either they are unrelated, or "
                 "the encoder did not learn what they share; do not trust the codes"
+            )
+        if self.information < NO_INFORMATION:
+            return (
+                f"pairs were found to share only {self.information:.3f} ± {self.error:.3f} nats, "
+                "though shuffled ones have a larger loss: the encoder is not trained, or overfitted"
             )
         ahead = max(AHEAD, AHEAD_ERRORS * self.linear_error)
         if self.linear is not None and self.linear_lead > max(ahead, AHEAD_SHARE * self.linear):
@@ -150,9 +159,15 @@ def measure_support(
             return None
         known, error = _mean_and_error(values - shuffled)
         trained = float((values - shuffled).mean() - (values.mean() - seen.mean()))
-        return Support(known, error, 0.0, trained, None, 0.0, 0.0, size, len(values))
+        linear_values = (None, 0.0, 0.0)
+        return Support(
+            *(known, error, 0.0, known, error, trained, *linear_values, size, len(values))
+        )
     known, error = _mean_and_error(values)
-    chance = 0.0 if shuffled is None else float(shuffled.mean())
+    chance, above, above_error = 0.0, known, error
+    if shuffled is not None:
+        chance = float(shuffled.mean())
+        above, above_error = _mean_and_error(values - shuffled)
     linear, lead, lead_error = None, 0.0, 0.0
     if _is_plain(held_out, loss):
         symmetric = getattr(loss, "symmetric", True)
@@ -161,7 +176,10 @@ def measure_support(
             linear = float(found.mean())
             lead, lead_error = _mean_and_error(found - values)
     trained = float(seen.mean())
-    return Support(known, error, chance, trained, linear, lead, lead_error, size, len(values))
+    found_linear = (linear, lead, lead_error)
+    return Support(
+        *(known, error, chance, above, above_error, trained, *found_linear, size, len(values))
+    )
 
 
 def _is_plain(pairs: Batch, loss: nn.Module) -> bool:
