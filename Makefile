@@ -28,6 +28,7 @@ format: setup
 bench: setup
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/rendering.py
+	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/losses.py --quick
 

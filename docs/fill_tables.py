@@ -24,9 +24,9 @@ from isolatent.experiments.results import (
     seeds_text,
     spread_text,
 )
+from isolatent.figure_data.scores import score_name
+from isolatent.plot.experiments import find_sweep
 from isolatent.report import judge
-from isolatent.report.plots import find_sweep
-from isolatent.report.tables import score_name
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")

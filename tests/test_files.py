@@ -20,7 +20,8 @@ from isolatent.files import (
     write_json,
     write_text,
 )
-from isolatent.report import Page, plots, write_report
+from isolatent.plot import experiments as plots
+from isolatent.report import Page, write_report
 
 
 def test_an_exception_leaves_the_target_unchanged_and_no_other_file(tmp_path):

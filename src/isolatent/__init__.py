@@ -129,7 +129,7 @@ _EXPORTS = {
 }
 _PACKAGES = (
     *("worlds", "datasets", "theory", "pairs", "encoders", "contrast", "evaluation", "training"),
-    *("baselines", "diagnosis", "experiments", "report"),
+    *("baselines", "diagnosis", "experiments", "figure_data", "plot", "report"),
 )
 _PACKAGE_OF = {name: package for package, names in _EXPORTS.items() for name in names}
 

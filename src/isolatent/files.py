@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = [
     "PARTIAL_SUFFIX",
     "atomic_write",
+    "check_not_truncated",
     "digest_data",
     "digest_file",
     "digest_json",
@@ -63,6 +64,23 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
         raise
     _sync_directory(target.parent)
+
+
+def check_not_truncated(array: NDArray[Any]) -> None:
+    """Raise an error if the file of a memory map has become shorter than the map.
+
+    Reading the lost part would end the process without a message (SIGBUS).
+    """
+    path = getattr(array, "filename", None)
+    if path is None:
+        return
+    with suppress(FileNotFoundError):  # a deleted file stays readable through its map
+        size, needed = os.stat(path).st_size, getattr(array, "offset", 0) + array.nbytes
+        if size < needed:
+            raise ValueError(
+                f"{Path(path).name} is damaged: it has {size} bytes where {needed} were mapped; it "
+                "was truncated while it was in use"
+            )
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> None:

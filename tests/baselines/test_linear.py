@@ -12,7 +12,7 @@ from sklearn.decomposition import PCA, FastICA
 import isolatent as iso
 from isolatent.baselines import LinearICA, LinearPCA, SlowFeatures, linear
 from isolatent.checks import IsolatentWarning
-from isolatent.pairs import readers
+from isolatent.pairs.readers import reading
 
 LINEAR = [LinearPCA, LinearICA, SlowFeatures]
 RNG = np.random.default_rng(0)
@@ -101,7 +101,7 @@ def test_pairs_drawn_from_a_source_must_be_finite(kind):
 @pytest.mark.parametrize("kind", LINEAR)
 def test_errors_name_the_row_of_the_array_for_chunks_and_subsets(kind, monkeypatch):
     monkeypatch.setattr(linear, "MAX_VALUES", 90 * 16)
-    monkeypatch.setattr(readers, "CHUNK_VALUES", 10 * 16)
+    monkeypatch.setattr(reading, "CHUNK_VALUES", 10 * 16)
     images = RNG.normal(size=(100, 1, 4, 4))
     model = kind(2, random_state=0).fit(images[:40], images[1:41])
     images[67:] = np.nan
@@ -154,7 +154,7 @@ def test_worlds_images_and_parameter_checks(kind):
 @pytest.mark.parametrize("kind", LINEAR)
 def test_large_image_arrays_are_not_converted_to_floats_at_once(kind, monkeypatch):
     monkeypatch.setattr(linear, "MAX_VALUES", 512 * 256)  # of 256 pixels: 512 observations
-    monkeypatch.setattr(readers, "CHUNK_VALUES", 2**14)
+    monkeypatch.setattr(reading, "CHUNK_VALUES", 2**14)
     images = RNG.integers(0, 255, (16_000, 1, 16, 16), dtype=np.uint8)
     model = kind(2, random_state=0)
     pos = images[::-1] if kind is SlowFeatures else None
@@ -187,7 +187,7 @@ def test_the_number_of_drawn_pairs_is_limited_by_their_size(monkeypatch):
 def test_results_do_not_depend_on_the_chunk_size(monkeypatch):
     fits = [kind(3, random_state=0).fit(X) for kind in (LinearPCA, SlowFeatures)]
     whole = [model.transform(X) for model in fits]
-    monkeypatch.setattr(readers, "CHUNK_VALUES", 999)
+    monkeypatch.setattr(reading, "CHUNK_VALUES", 999)
     for model, codes in zip(fits, whole, strict=True):
         assert np.allclose(model.transform(X), codes)
         assert np.allclose(clone(model).fit(X).transform(X), codes)

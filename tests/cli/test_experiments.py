@@ -15,8 +15,8 @@ import pytest
 from isolatent.cli.experiments import write_overview
 from isolatent.experiments import Experiment, Store, find_experiment, list_experiments
 from isolatent.experiments.backends import map_runs
+from isolatent.plot.axes import has_matplotlib
 from isolatent.report import is_report
-from isolatent.report.plots import has_matplotlib
 from own_spec import sphere_cell
 
 SPEC = """
@@ -180,7 +180,7 @@ def stored(spec):
 @pytest.mark.parametrize("name", ["t.md", "t.csv", "t.parquet", "t.png"])
 def test_an_export_replaces_a_file_only_on_demand(isolatent, stored, tmp_path, name):
     if name == "t.png" and not has_matplotlib():
-        pytest.skip("needs the extra [bench]")
+        pytest.skip("needs the extra [plot]")
     target, command = tmp_path / name, ("results", "out", "--export", name)
     target.write_text("precious")
     refused = isolatent(*command)
@@ -194,7 +194,7 @@ def test_an_export_replaces_a_file_only_on_demand(isolatent, stored, tmp_path, n
     assert target.read_bytes() == written
 
 
-@pytest.mark.skipif(not has_matplotlib(), reason="needs the extra [bench]")
+@pytest.mark.skipif(not has_matplotlib(), reason="needs the extra [plot]")
 def test_the_exported_figure_equals_that_of_reproduce(isolatent, stored, tmp_path):
     write_overview(tmp_path / "out")
     assert isolatent("results", "out", "--export", "own.png").code == 0

@@ -9,6 +9,7 @@ import pytest
 
 from command_line import QUICK, contents
 from isolatent.cli.fit import FIT_LOSSES, is_first_process
+from isolatent.report import write_report
 from isolatent.theory import LOSSES as KNOWN_LOSSES
 from isolatent.theory import SPACES
 from isolatent.training import ContrastiveICA, ProgressDisplay
@@ -158,7 +159,7 @@ def test_an_interrupted_run_can_be_resumed_to_the_same_model(
 
 
 def test_an_interrupt_before_the_first_checkpoint_says_so(isolatent, files, tmp_path, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("isolatent.pairs.readers.read_observations", interrupt)
@@ -197,10 +198,10 @@ def test_a_fit_replaces_its_own_report_and_no_other_file(isolatent, files, tmp_p
     page = tmp_path / "model" / "report.html"
     first = page.read_text()
     assert f"isolatent fit {files / 'pairs.npz'} --n-components 3 --max-steps 20" in first
-    assert "Distribution of each code over 400 observations." in first
+    assert "400 rows. Choose axes and colour" in first
     assert isolatent("report", "model").out == "wrote model/report.html\n"
     second = page.read_text()
-    assert "Distribution of each code" not in second  # written without data
+    assert "Choose axes and colour" not in second  # written without data
     assert isolatent(*command, "--seed", "1", "--overwrite").code == 0
     assert page.read_text() not in (first, second)
     page.write_text("precious")
@@ -208,6 +209,24 @@ def test_a_fit_replaces_its_own_report_and_no_other_file(isolatent, files, tmp_p
     assert done.code == 2
     assert "report.html was not written by isolatent; move it first" in done.err
     assert page.read_text() == "precious"
+
+
+def test_a_fit_can_be_watched(isolatent, files, tmp_path, monkeypatch):
+    """The report reloads itself while training runs, and is the final one afterwards."""
+    written = []
+
+    def write(path, page, *, overwrite, refresh):
+        written.append((path.name, page.headline.label, refresh))
+        write_report(path, page, overwrite=overwrite, refresh=refresh)
+
+    monkeypatch.setattr("isolatent.report.live.write_report", write)
+    done = isolatent("fit", files / "pairs.npz", *QUICK, "--quiet", "--watch")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("open model/report.html in a browser")
+    assert written == [("report.html", "Training", 5.0), ("report.html", "Trained", None)]
+    page = (tmp_path / "model" / "report.html").read_text()
+    assert "400 rows. Choose axes and colour" in page
+    assert 'http-equiv="refresh"' not in page
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def test_codes_are_the_same_in_every_format(isolatent, files, model, tmp_path, w
 def test_codes_do_not_depend_on_chunks_or_on_the_order_of_columns(
     isolatent, files, model, tmp_path, world, monkeypatch
 ):
-    monkeypatch.setattr("isolatent.pairs.readers.CHUNK_VALUES", 100)
+    monkeypatch.setattr("isolatent.pairs.readers.reading.CHUNK_VALUES", 100)
     table = pd.DataFrame(world.x, columns=NAMES)[NAMES[::-1]].assign(day="mon")
     table.to_csv(tmp_path / "turned.csv", index=False)
     out = tmp_path / "h.npy"
@@ -114,13 +114,37 @@ def test_report_shows_a_model_and_its_data(isolatent, files, model, tmp_path):
     pairs = files / "pairs.npz"
     for arguments, expected in (
         ((), "Guarantee"),
-        (("--data", files / "x.npy"), "Distribution of each code over 400 observations."),
+        (("--data", files / "x.npy"), "400 rows. Choose axes and colour"),
         (("--data", files / "x.csv", "--truth", pairs), "Recovered against true factors"),
         (("--truth", pairs), "raw observations"),
     ):
         done = isolatent("report", model, "--out", "page.html", "--overwrite", *arguments)
         assert (done.code, done.out, done.err) == (0, "wrote page.html\n", "")
         assert expected in (tmp_path / "page.html").read_text()
+
+
+def test_report_shows_a_diagnosis_and_sessions(isolatent, files, model, tmp_path):
+    check = {"key": "pairing", "status": "contradicted", "statistic": 0.5, "effect": "<half>"}
+    found = {"holds": False, "broken": ["pairing"], "expected_score": None, "checks": [check]}
+    diagnosis = tmp_path / "diagnosis.json"
+    diagnosis.write_text(json.dumps(found | {"verdict": "Some of the pairs look <unrelated>."}))
+    given = ("--data", files / "series.csv", "--session", "day", "--diagnosis", diagnosis)
+    done = isolatent("report", model, *given, "--out", "page.html")
+    assert (done.code, done.out, done.err) == (0, "wrote page.html\n", "")
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("Some of the pairs look &lt;unrelated&gt;.") >= 2  # at the top, and below
+    assert '<div class="headline bad"' in page
+    assert "&lt;half&gt;" in page
+    assert ">session</option>" in page
+
+
+def test_report_refuses_what_is_not_a_diagnosis_of_a_model(isolatent, files, model, tmp_path):
+    done = isolatent("report", model, "--diagnosis", files / "x.csv", "--out", "page.html")
+    assert (done.code, done.out) == (2, "")
+    assert "is not a diagnosis that `isolatent diagnose --json` printed" in done.err
+    done = isolatent("report", files, "--diagnosis", files / "x.csv", "--out", "page.html")
+    assert (done.code, "--diagnosis are for a model" in done.err) == (2, True)
+    assert not (tmp_path / "page.html").exists()
 
 
 # diagnose

@@ -14,40 +14,55 @@ from isolatent.cli.app import MAX_SEED
 
 def write_invalid_files(files, world):
     """Write files with one fault each."""
-    np.save(files / "nan.npy", np.where(np.arange(400)[:, None] == 7, np.nan, world.x))
+    np.save(files / "inf.npy", np.where(np.arange(400)[:, None] == 7, np.inf, world.x))
     np.save(files / "flat.npy", world.x[:, 0])
     np.save(files / "short.npy", world.x[:-1])
     np.save(files / "one.npy", world.x[:1])
     np.save(files / "wide.npy", np.hstack([world.x, world.x]))
-    np.save(files / "constant.npy", np.hstack([world.x, np.ones((400, 2))]))
+    np.save(files / "same.npy", np.ones((400, 2)))
+    np.savez(files / "two.npz", y=world.x, u=world.x)
     np.savez(files / "other.npz", y=world.x, label=np.arange(400))
     table = pd.DataFrame(world.x, columns=NAMES)
-    table.assign(still=1.0).to_csv(files / "constant.csv", index=False)
     table.rename(columns={"up": "down"}).to_csv(files / "down.csv", index=False)
-    table.to_csv(files / "x.tsv", index=False)
-    table.iloc[5, 1] = np.nan
-    table.to_csv(files / "nan.csv", index=False)
+    table.to_csv(files / "x.xls", index=False)
+    table.iloc[5, 1] = np.inf
+    table.to_csv(files / "inf.csv", index=False)
 
 
 # Commands ({d}: the data, {w}: the working directory) and parts of their messages.
 BAD = [
-    ("fit {d}/nan.npy", "nan.npy: must be finite, got nan in row 7, column 0"),
-    ("fit {d}/nan.csv", "nan.csv: must be finite, got nan or no value in row 5, column 'right'"),
+    ("fit {d}/inf.npy", "inf.npy: must be finite, got inf in row 7, column 0"),
+    ("fit {d}/inf.csv", "must be finite, got inf in row 5 (line 7), column 'right'"),
     ("fit {d}/flat.npy", "must have shape (rows, columns), got shape (400,)"),
     ("fit {d}/x.npy {d}/short.npy", "x.npy has 400 rows and short.npy has 399"),
     ("fit {d}/x.npy {d}/wide.npy", "x.npy has 3 columns and wide.npy has 6"),
     ("fit {d}/one.npy", "must have at least 2 rows, got 1"),
-    ("fit {d}/constant.npy", "constant.npy: columns 3, 4 are constant"),
-    ("fit {d}/constant.csv", "constant.csv: column 'still' is constant"),
-    ("fit {d}/series.csv", "column 'day' holds text ('mon'), not numbers; if it holds session ids"),
+    ("fit {d}/same.npy", "same.npy: columns 0, 1 are constant: none varies"),
+    (
+        "fit {d}/series.csv",
+        "column 'day' holds text ('mon'), not numbers; leave it out",
+    ),
     ("fit {d}/no.npy", "no.npy: does not exist"),
     ("fit {d}/x.npy {d}/no.npy", "no.npy: does not exist"),
-    ("fit {d}", "must end in one of .npy, .npz, .csv, .parquet"),
-    ("fit {d}/x.tsv", "must end in one of .npy, .npz, .csv, .parquet, got '.tsv'"),
-    ("fit {d}/other.npz", "has no array 'x'; it has 'y', 'label'"),
+    ("fit {d}", "is neither an image nor a video; move it out of"),
+    ("fit {d}/x.xls", ".nc, .zarr, got '.xls'"),
+    ("fit {d}/two.npz", "has no array 'x'; choose one with --array"),
+    ("fit {d}/two.npz --array z", "has no array 'z' for --array; it has 'y', 'u'"),
+    ("fit {d}/x.npy --array x", "--array is for files of several arrays"),
+    ("fit {d}/x.csv --array x", "--array is for files of arrays, got 'x'"),
+    ("fit {d}/x.npy --max-memory lots", "--max-memory must be a size such as 500MB or 2GB"),
+    ("fit {d}/x.npz --max-memory 1kB", "x.npz: does not exist"),
+    ("fit {d}/pairs.npz --max-memory 1kB", "memory, more than --max-memory 1.0 kB"),
+    ("fit {d}/x.csv --drop Left", "has no column 'Left' for --drop; did you mean 'left'?"),
+    ("fit {d}/x.csv --columns left,rihgt", "has no column 'rihgt' for --columns; did you mean 'ri"),
+    ("fit {d}/series.csv --drop day --time Day", "has no column 'Day' for --time; did you mean"),
+    ("fit {d}/x.csv --time left", "times must increase from row to row, but do not at rows"),
+    ("fit {d}/x.csv --positive-suffix _b", "has no column that ends in --positive-suffix '_b'"),
+    ("fit {d}/x.npy --encoder cnn", "--encoder must be one of 'mlp', 'deep', 'paper', 'pooled'"),
+    ("fit {d}/x.npy --encoder conv", "(rows, height, width) or (rows, channels, height, width)"),
     ("fit {d}/x.npy --session day", "an .npy has no names"),
-    ("fit {d}/series.csv --session week", "has no column 'week' for --session"),
-    ("fit {d}/series.csv --session week", "it has 'left', 'right', 'up', 'day'"),
+    ("fit {d}/x.csv --session week", "has no column 'week' for --session"),
+    ("fit {d}/x.csv --session week", "it has 'left', 'right', 'up'"),
     ("fit {d}/x.npy {d}/x_pos.npy --lag 2", "--lag is for a time series in one file"),
     ("fit {d}/pairs.npz --lag 2", "--lag is for a time series; pairs.npz holds pairs"),
     ("fit {d}/x.npy --lag 400", "--lag must be shorter than the longest session, 400 rows, got"),
@@ -91,15 +106,14 @@ BAD = [
     ("fit {d}/x.npy --out {d} --overwrite", "is not empty and holds no isolatent model"),
     ("fit {d}/x.npy --out {w}/foreign --overwrite", "holds no isolatent model"),
     ("fit {d}/x.npy --out {w}/model", "is not empty; pass --overwrite to replace the model"),
-    ("fit {d}/nan.npy --out {w}/model --overwrite", "must be finite, got nan"),
+    ("fit {d}/inf.npy --out {w}/model --overwrite", "must be finite, got inf"),
     ("transform {w}/no {d}/x.npy", "MODEL: {w}/no is not a directory"),
     ("transform {d} {d}/x.npy", "MODEL: {d} is not a model, it has no model.json"),
     ("transform {w}/damaged {d}/x.npy", "damaged"),
     ("transform {w}/model {d}/no.npy", "no.npy: does not exist"),
-    ("transform {w}/model {d}/nan.npy", "must be finite, got nan in row 7, column 0"),
+    ("transform {w}/model {d}/inf.npy", "must be finite, got inf in row 7, column 0"),
     ("transform {w}/model {d}/wide.npy", "wide.npy: must have 3 columns like the training data"),
-    ("transform {w}/model {d}/down.csv", "lacks 'up', has also 'down'"),
-    ("transform {w}/model {d}/series.csv", "column 'day' holds text"),
+    ("transform {w}/model {d}/down.csv", "has no column 'up' for the model; it has 'left'"),
     ("transform {w}/model {d}/x.npy --out {d}/x.csv", "exists; pass --overwrite"),
     (
         "transform {w}/model {d}/x.csv --out {d}/x.csv --overwrite",
@@ -109,21 +123,25 @@ BAD = [
     ("transform {w}/model {d}/x.npy --out {w}/no/h.npy", "does not exist"),
     ("evaluate {w}/model {d}/x.npy", "Missing option '--truth'"),
     ("evaluate {w}/model --truth {d}/z.npy", "an .npz with arrays 'x' and 'z' without DATA"),
-    ("evaluate {w}/model --truth {d}/other.npz", "has no array 'z'; it has 'y', 'label'"),
+    (
+        "evaluate {w}/model --truth {d}/other.npz",
+        "has no array 'z' for --array; it has 'y', 'l",
+    ),
     ("evaluate {w}/model {d}/short.npy --truth {d}/z.npy", "z.npy has 400 rows of factors, but"),
     ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks a", "--blocks must be indices"),
     ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks 0/1", "blocks"),
-    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --json {d}/x.csv", "exists; pass --overwri"),
+    ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --json={d}/x.csv", "exists; pass --overwri"),
     ("info {d}", "MODEL: {d} is not a model, it has no model.json"),
-    ("demo --json {d}/x.csv", "--json: {d}/x.csv exists; pass --overwrite"),
-    ("demo --json {d}", "--json must be a file, but {d} is a directory"),
+    ("demo --json={d}/x.csv", "--json: {d}/x.csv exists; pass --overwrite"),
+    ("demo --json={d}", "--json must be a file, but {d} is a directory"),
     ("demo --json {w}/no/scores.json", "--json: the directory {w}/no does not exist"),
     ("demo --report {d}/x.csv", "--report: {d}/x.csv exists; pass --overwrite"),
     ("demo --max-steps 0", "--max-steps must be an integer >= 1, got 0"),
     ("demo --speed 9", "No such option: --speed"),
     ("report {w}/no", "DIRECTORY: {w}/no is not a directory"),
     ("report {w}", "DIRECTORY: {w} holds neither a model (model.json) nor results"),
-    ("report {w} --data {d}/x.npy", "--data and --truth are for a model"),
+    ("report {d}", "DIRECTORY: {d} holds neither a model (model.json) nor results"),
+    ("report {w} --data {d}/x.npy", "--data, --truth and --diagnosis are for a model"),
     ("report {w} --out {d}/x.csv", "--out: {d}/x.csv exists; pass --overwrite"),
     ("report {w} --out {w}/no/page.html", "--out: the directory {w}/no does not exist"),
     ("reproduce", "NAME must be given"),
@@ -139,13 +157,14 @@ BAD = [
     ("reproduce quick --out {d}/x.csv", "--out must be a directory, but {d}/x.csv is a file"),
     (f"reproduce quick --first-seed {MAX_SEED} --seeds 2", "--seeds must be an integer >= 1 and"),
     ("results {w}/no", "DIRECTORY: {w}/no holds no results"),
-    ("results {w}/no --format pdf", "--format must be one of"),
-    ("results {w}/no --format parquet", "--export must be given with --format parquet"),
+    ("results {w}/no --json {w}/no/t.json", "--json: the directory {w}/no does not exist"),
+    ("results {w} --format pdf", "--format must be one of"),
+    ("results {w} --format parquet", "--export must be given with --format parquet"),
     (
-        "results {w}/no --export t.txt",
+        "results {w} --export t.txt",
         "--export must end in .md, .csv, .parquet, .png without --format, got 't.txt'",
     ),
-    ("results {w}/no --export {w}/no/t.md", "--export: the directory {w}/no does not exist"),
+    ("results {w} --export {w}/no/t.md", "--export: the directory {w}/no does not exist"),
     *(
         (f"{command} {seed}", f"must be an integer >= 0 and <= {MAX_SEED}, got {seed}")
         for command in (

@@ -44,7 +44,10 @@ def test_information_is_that_of_normal_pairs():
     )
     check = check_information(FirstColumns(1), loss, pairs_of((x, x_pos)))
     assert check.status == "supported"
-    assert check.statistic == pytest.approx(-0.5 * math.log(1 - correlation**2), abs=0.03)
+    truth = -0.5 * math.log(1 - correlation**2)
+    assert check.statistic == pytest.approx(truth, abs=0.03)
+    assert 0 < check.error < 0.05
+    assert check.reference < 0.05  # of shuffled pairs
 
 
 class _Square(torch.nn.Module):

@@ -32,6 +32,7 @@ def test_the_true_model_is_supported():
     assert set(checks) == {"pairing", "anchor_scale", "factor_scale", "marginal", "dynamics"}
     assert {check.status for check in checks.values()} == {"supported"}
     assert all(0 < check.p_value <= 1 and check.harm is None for check in checks.values())
+    assert all(0 < check.error < 0.05 for check in checks.values())
 
 
 def test_a_saturated_loss_cannot_support():

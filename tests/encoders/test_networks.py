@@ -70,6 +70,10 @@ def test_heads_land_where_they_say(generator):
     boxed = BoxHead(bound=3.0)(h)
     assert (boxed >= 0).all()
     assert (boxed <= 3).all()
+    each = BoxHead(bound=[3.0, 1.0, 0.5, 2.0])(h)
+    torch.testing.assert_close(each, boxed * torch.tensor([1, 1 / 3, 1 / 6, 2 / 3]))
+    with pytest.raises(ValueError, match=r"bound\[1\] must be a finite number > 0, got 0"):
+        BoxHead(bound=[1.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,7 @@ def test_heads_land_where_they_say(generator):
         (SphereHead(), 0),
         (SphereHead(learn_radius=True), 1),
         (BoxHead(), 1),
+        (BoxHead(bound=[1.0, 2.0]), 1),
         (BoxHead(learn_bound=False), 0),
     ],
 )

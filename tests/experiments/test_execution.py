@@ -5,8 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from isolatent.experiments import Cell, Run, execute
+from isolatent.experiments import Cell, Run, execute, execution
 from isolatent.experiments.catalogue import deep_merge
+from isolatent.pairs import WorldViews
+from published_layouts import write_3dident
 
 ANISOTROPIC = {"space": "sphere", "conditional": "anisotropic", "loss": "aninfonce"}
 
@@ -117,3 +119,69 @@ def test_a_run_is_deterministic(run):
     first, second = execute(run), execute(run)
     assert first["scores"] == second["scores"]
     assert first["curve"] == second["curve"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        150,
+        pytest.param(None, marks=pytest.mark.slow),
+        pytest.param("3dident", marks=pytest.mark.slow),
+    ],
+)
+def test_scenes_are_rendered_or_stored(tiny, monkeypatch, tmp_path, stored):
+    monkeypatch.setattr(execution, "TEST_POINTS", 120)
+    monkeypatch.setattr(execution, "IDENTITY_SIZE", 2)
+    monkeypatch.setenv("ISOLATENT_DATA", str(tmp_path))
+    if stored == "3dident":
+        write_3dident(tmp_path / "train", 30)
+        write_3dident(tmp_path / "test", 60)
+    cell = {
+        "name": "scene",
+        "world": {
+            "space": "Box(10, -1, 1)",
+            "marginal": "Uniform()",
+            "conditional": "Normal(std=0.1)",
+            "mixing": "Scene3D(size=16)",
+        },
+        "model": {"space": "box", "conditional": "normal", "encoder": "pooled"},
+        "recipe": {"max_steps": 2, "batch_size": 16},
+        "approaches": ["identity", "supervised", "unsupervised"],
+        "metrics": ["linear_r2", "mcc"],
+    }
+    if stored is not None:
+        cell["world"]["stored"] = stored
+    record = record_of(cell)
+    assert record["status"] == "done", record["error"]
+    assert json.loads(json.dumps(record)) == record
+    assert len(record["scores"]["unsupervised"]["linear_r2_per_factor"]) == 10
+    assert set(record["scores"]) == set(cell["approaches"])
+    assert Cell.model_validate(record["spec"]).world.stored == stored
+
+
+def test_augmented_scenes_are_a_world_of_their_own(tiny):
+    scene = {"space": "Box(10, -1, 1)", "marginal": "Uniform()", "mixing": "Scene3D(size=16)"}
+    scene |= {"conditional": "Normal(std=1e-9)", "augmentations": {"hue": 0.0}}
+    cell = Cell.model_validate({"name": "a", "world": scene, "model": {"space": "sphere"}})
+    pairs = cell.world.build(0)
+    assert isinstance(pairs, WorldViews)
+    assert pairs.augmentations.hue == 0
+    assert "augmented views" in cell.guarantee().gap
+    assert Cell.model_validate(cell.to_dict()) == cell
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stored": 1}, "must be an integer >= 2, or '3dident' for the published images, got 1"),
+        ({"stored": "faces"}, "must be an integer >= 2, or '3dident'"),
+        ({"stored": 5, "conditional": ["Normal(0.1)", "Laplace(0.1)"]}, "takes one conditional"),
+        ({"stored": 5, "augmentations": {}}, "augmentations take one conditional"),
+        ({"augmentations": {"blur": 1.0}}, "'blur' must be one of 'crop', 'flip'"),
+        ({"augmentations": {"crop": 2.0}}, "crop must be a share of the area"),
+    ],
+)
+def test_wrong_scenes_are_refused(tiny, change, message):
+    cell = deep_merge(tiny, {"name": "a", "world": {"space": "Box(2)", **change}})
+    with pytest.raises(ValueError, match=message):
+        Cell.model_validate(cell)

@@ -5,10 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from isolatent.experiments import Cell, find_experiment, list_experiments
+from isolatent.datasets import synthetic_kitti_masks
+from isolatent.experiments import (
+    AugmentationCell,
+    Cell,
+    FrameCell,
+    find_experiment,
+    list_experiments,
+)
 from isolatent.experiments.experiment import Experiment, hashed_fields
+from isolatent.pairs import FramePairs
 from isolatent.theory import Guarantee
-from isolatent.worlds import Identity
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -24,7 +31,9 @@ def cards(name):
 def pairs_of(cell):
     """The world of a cell, with a mixing that takes no time to build."""
     if isinstance(cell, Cell):
-        return cell.world.build(0, mixing=Identity())
+        return cell.world.described()
+    if isinstance(cell, FrameCell):  # published frames are not at hand
+        return FramePairs(synthetic_kitti_masks(2), cell.world.max_lag)
     return cell.world.build()
 
 
@@ -34,6 +43,8 @@ def test_the_card_from_the_world_is_the_card_of_the_estimator(name):
     for cell in find_experiment(name).cells:
         card = cell.guarantee()
         assert card.equivalence or card.gap
+        if isinstance(cell, AugmentationCell):  # whose world has no known factors
+            continue
         assert cell.estimator(seed=0).guarantee_for(pairs_of(cell)) == card, cell.name
 
 

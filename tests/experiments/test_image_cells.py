@@ -61,8 +61,11 @@ def test_a_cell_survives_json_inside_an_experiment(image_cell):
             {"model": {"method": "alignuniform", "alpha": 0.5, "relax": "auto"}},
             "relax requires method 'infonce', got 'alignuniform'",
         ),
-        ({"model": {"method": "vae"}}, "must be one of 'alignuniform', 'infonce', 'beta_vae'"),
+        ({"model": {"method": "vae"}}, "must be one of 'alignuniform', 'infonce', 'nce', "),
         ({"metrics": ["r2"]}, "must be one of 'beta_vae', 'factor_vae'"),
+        ({"model": {"method": "slow_vae", "space": "box"}}, "space requires method 'alignuni"),
+        ({"model": {"method": "nce", "space": "sphere"}}, "must be one of 'euclidean', 'box'"),
+        ({"model": {"method": "infonce", "space": "box", "axes": "ica"}}, "axes of space 'box'"),
         (
             {"model": {"method": "slow_vae"}, "recipe": {"patience": 3}},
             "may have max_steps, batch_size, learning_rate, got .'patience'",

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "br", "hr", "wbr", "link"}
+VOID = {"meta", "br", "hr", "img", "wbr", "link"}
 
 
 class Outline(HTMLParser):

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isolatent.pairs import readers
 from isolatent.pairs.readers import read_factors, read_observations, read_pairs
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 NAMES = ("a", "b", "c")
+CHUNK = "isolatent.pairs.readers.reading.CHUNK_VALUES"
 
 
 def write(path, x, **others):
@@ -107,25 +107,55 @@ def test_checking_a_file_takes_less_memory_than_the_file(tmp_path):
 
 @pytest.mark.parametrize("suffix", [".npy", ".csv"])
 @pytest.mark.parametrize("row", [0, 7, 19])
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_every_chunk_is_checked(tmp_path, monkeypatch, suffix, row, bad):
-    monkeypatch.setattr(readers, "CHUNK_VALUES", 9)  # three rows
+def test_every_chunk_is_searched_for_infinity(tmp_path, monkeypatch, suffix, row):
+    monkeypatch.setattr(CHUNK, 9)  # three rows
     x = X.copy()
-    x[row, 1] = bad
-    label = "1" if suffix == ".npy" else "'b'"
-    message = rf"x{suffix}: must be finite, got {bad}.* in row {row}, column {label}$"
+    x[row, 1] = np.inf
+    line, label = ("", "1") if suffix == ".npy" else (rf" \(line {row + 2}\)", "'b'")
+    message = rf"x{suffix}: must be finite, got inf in row {row}{line}, column {label}$"
     with pytest.raises(ValueError, match=message):
         read_observations(write(tmp_path / f"x{suffix}", x))
 
 
-def test_a_column_that_varies_in_the_last_row_is_not_constant(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "CHUNK_VALUES", 9)
+@pytest.mark.parametrize("suffix", [".npy", ".csv", ".parquet", ".npz"])
+@pytest.mark.parametrize("row", [0, 7, 19])
+def test_missing_values_stay_in_a_series_and_are_counted(tmp_path, monkeypatch, suffix, row):
+    monkeypatch.setattr(CHUNK, 9)
+    x = X.copy()
+    x[row, 1] = np.nan
+    read = read_observations(write(tmp_path / f"x{suffix}", x))
+    np.testing.assert_array_equal(read.x, x)
+    assert not isinstance(read.x, np.memmap)  # which training does not search for NaN
+    line = f" (line {row + 2})" if suffix == ".csv" else ""
+    left_out = f"1 of 20 rows have missing values and are left out of pairs: row {row}{line}"
+    assert (read.notes, read.n_incomplete) == ((left_out,), 1)
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".csv"])
+def test_incomplete_rows_are_left_out_of_pairs(tmp_path, suffix):
+    x, x_pos = X.copy(), -X
+    x[3, 0] = x_pos[5, 1] = np.nan
+    paths = write(tmp_path / f"a{suffix}", x), write(tmp_path / f"b{suffix}", x_pos)
+    read = read_pairs(*paths)
+    kept = np.delete(np.arange(20), [3, 5])
+    np.testing.assert_array_equal(read.rows, kept)
+    np.testing.assert_array_equal(read.x, X[kept])
+    np.testing.assert_array_equal(read.x_pos, -X[kept])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
+def test_constant_columns_are_left_out_with_a_line(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr(CHUNK, 9)
     x = X.copy()
     x[:, 1:] = 5.0
-    x[-1, 1] = 6.0
-    with pytest.raises(ValueError, match="column 2 is constant"):
-        read_observations(write(tmp_path / "x.npy", x))
-    assert read_observations(tmp_path / "x.npy", varying=False).x.shape == (20, 3)
+    x[-1, 2] = 6.0
+    x[[0, 9], 1] = np.nan  # what is there does not vary
+    read = read_observations(write(tmp_path / f"x{suffix}", x))
+    np.testing.assert_array_equal(read.x, x[:, [0, 2]])
+    label = "'b'" if suffix == ".csv" else "1"
+    assert read.notes[0] == f"column {label} is constant, and left out"
+    assert read.names == (("a", "c") if suffix == ".csv" else ("0", "2"))
+    assert read_observations(tmp_path / f"x{suffix}", varying=False).x.shape == (20, 3)
 
 
 def test_one_row_is_enough_if_columns_need_not_vary(tmp_path):
@@ -148,14 +178,14 @@ def as_npz(**arrays):
 
 
 BAD = [
-    ("x.txt", b"1 2", None, "must end in one of .npy, .npz, .csv, .parquet, got '.txt'"),
-    ("x.npy", b"", None, "not a valid .npy file"),
-    ("x.npy", b"hello", None, "not a valid .npy file"),
-    ("x.npy", as_npy(X)[:-8], None, "not a valid .npy file"),
-    ("x.npy", as_npy(np.array([[None, 1]])), None, "not a valid .npy file"),
+    ("x.xls", b"1 2", None, "must end in one of .npy, .npz, .csv, .tsv, .txt, .parquet, .h5"),
+    ("x.npy", b"", None, "is damaged: it does not begin as .npy files do"),
+    ("x.npy", b"hello", None, "is damaged: it does not begin as .npy files do"),
+    ("x.npy", as_npy(X)[:-8], None, "is damaged: mmap length is greater than file size"),
+    ("x.npy", as_npy(np.array([[None, 1]])), None, "got Python objects, which are never unpickled"),
     ("x.npy", as_npz(x=X), None, "is an archive of arrays; rename it to .npz"),
     ("x.npy", as_npy(X[:, 0]), None, "must have shape (rows, columns), got shape (20,)"),
-    ("x.npy", as_npy(X[None]), None, "must have shape (rows, columns), got shape (1, 20, 3)"),
+    ("x.npy", as_npy(X[None, None]), None, "must have shape (rows, columns), got shape (1, 1, 20"),
     ("x.npy", as_npy(X[:, :0]), None, "must have shape (rows, columns), got shape (20, 0)"),
     ("x.npy", as_npy(X[:0]), None, "must have at least 2 rows, got 0"),
     ("x.npy", as_npy(X * 1j), None, "must hold real numbers, got dtype complex128"),
@@ -165,39 +195,47 @@ BAD = [
         "x.npy",
         as_npy(np.ones((5, 12))),
         None,
-        "columns 0, 1, 2, 3, 4, 5, 6, 7 and 4 more are constant",
+        "columns 0, 1, 2, 3, 4, 5, 6, 7 and 4 more are constant: none varies",
     ),
-    ("x.npz", b"PK\x03\x04junk", None, "not a valid .npz file"),
+    ("x.npz", b"PK\x03\x04junk", None, "is damaged: File is not a zip file"),
     ("x.npz", as_npy(X), None, "it is a single array: rename it to .npy"),
-    ("x.npz", as_npz(y=X, z=X), None, "has no array 'x'; it has 'y', 'z'"),
-    ("x.npz", as_npz(x=X), "day", "has no array 'day'; it has 'x'"),
+    ("x.npz", as_npz(y=X, u=X), None, "has no array 'x'; choose one with --array"),
+    ("x.npz", as_npz(y=X, u=X), None, "it has 'y' (20, 3), 'u' (20, 3)"),
+    ("x.npz", as_npz(y=X[0], z=X), None, "has no array 'x'; it has 'y', 'z'"),
+    ("x.npz", as_npz(x=X), "day", "has no array 'day' for --session; it has 'x'"),
+    ("x.npz", as_npz(x=X, Day=X), "day", "did you mean 'Day'? it has 'x', 'Day'"),
     ("x.npz", as_npz(x=X, x_pos=X[1:]), None, "x has 20 rows and x.npz: x_pos has 19"),
     ("x.npz", as_npz(x=X, x_pos=X[:, 1:]), None, "x has 3 columns and x.npz: x_pos has 2"),
-    ("x.npz", as_npz(x=X, x_pos=X * np.nan), None, "x_pos: must be finite, got nan in row 0"),
+    ("x.npz", as_npz(x=X, x_pos=X * np.nan), None, "0 of 20 rows are complete"),
     ("x.npz", as_npz(x=X, x_pos=X, session=np.ones(20)), None, "both x_pos and sessions"),
     ("x.npz", as_npz(x=X, session=np.ones(19)), None, "one id for each of the 20 rows"),
-    ("x.npz", as_npz(x=X, session=np.full(20, np.nan)), None, "must not be NaN, got NaN in row 0"),
-    ("x.csv", b"", None, "not a valid .csv file (Empty CSV file)"),
+    ("x.npz", as_npz(x=X, session=np.full(20, np.nan)), None, "has no value in rows 0, 1, 2, 3, 4"),
+    ("x.csv", b"", None, "is damaged: it is empty"),
     ("x.csv", b"a,b\n", None, "must have at least 2 rows, got 0"),
-    ("x.csv", b"a,b\n1,2\n3\n", None, "Expected 2 columns, got 1"),
-    ("x.csv", b"a,b\n1,2\n3,oops\n", None, "column 'b' holds text ('oops'), not numbers"),
-    ("x.csv", b"a,b\n1,x\n3,y\n", None, "pass it as --session"),
+    ("x.csv", b"a,b\n1,2\n3\n", None, "Expected 2 columns, got 1 in line 3"),
+    (
+        "x.csv",
+        b"a,b\n1,2\n3,oops\n",
+        None,
+        "holds text ('oops'), not numbers in row 1 (line 3)",
+    ),
+    ("x.csv", b"a,b\n1,x\n3,y\n", None, "or pass it as --session b if it holds session ids"),
     ("x.csv", b"a,b\n1,2020-01-01\n3,2020-01-02\n", None, "column 'b' holds dates or times"),
-    ("x.csv", b"a,b\n1,2\n3,\n", None, "got nan or no value in row 1, column 'b'"),
-    ("x.csv", b"a,b\n1,\n3,\n", None, "got nan or no value in row 0, column 'b'"),
-    ("x.csv", b"a,b\n1,true\n3,\n", None, "got nan or no value in row 1, column 'b'"),
-    ("x.csv", b"a,b\n1,1e999\n3,4\n", None, "got inf in row 0, column 'b'"),
-    ("x.csv", b"a,b\n1,7\n3,7\n", None, "column 'b' is constant"),
+    ("x.csv", b"a,b\n1,2\n3,\n4,5\n,6\n", None, None),
+    ("x.csv", b"a,b\n1,2\n3,\n", None, "1 of 2 rows are complete"),
+    ("x.csv", b"a,b\n1,\n3,\n", None, "0 of 2 rows are complete"),
+    ("x.csv", b"a,b\n1,1e999\n3,4\n", None, "got inf in row 0 (line 2), column 'b'"),
+    ("x.csv", b"a,b\n7,7\n7,7\n", None, "columns 'a', 'b' are constant: none varies"),
     ("x.csv", b"a,a\n1,7\n3,8\n", None, "more than one column 'a'"),
     ("x.csv", b",a\n0,1\n1,5\n", None, "column 0 has no name and looks like the index of a"),
     ("x.csv", b"1.5,2\n3,4\n5,6\n", None, "the names of the columns, got numbers: '1.5', '2'"),
-    ("x.csv", b"a;b\n1;2\n3;4\n", None, "columns must be separated by commas"),
     ("x.csv", b"a,b\n1,2\n3,4\n", "day", "has no column 'day' for --session"),
     ("x.csv", b"a,b\n1,2\n3,4\n", "day", "it has 'a', 'b'"),
-    ("x.csv", b"a,day\n1,m\n3,\n", "day", "session column 'day' has no value in row 1"),
+    ("x.csv", b"a,Trial\n1,2\n3,4\n", "trial", "did you mean 'Trial'? it has 'a', 'Trial'"),
+    ("x.csv", b"a,day\n1,m\n3,\n", "day", "column 'day' has no value in row 1 (line 3)"),
     ("x.csv", b"day\nm\nn\n", "day", "must have shape (rows, columns), got shape (2, 0)"),
-    ("x.csv", "a,b\n1,é\n2,é\n".encode("latin1"), None, "column 'b' holds binary, not numbers"),
-    ("x.parquet", b"a,b\n1,2\n", None, "not a valid .parquet file"),
+    ("x.csv", "a,b\n1,é\n2,é\n".encode("latin1"), None, "column 'b' holds text ('é')"),
+    ("x.parquet", b"a,b\n1,2\n", None, "is damaged: "),
 ]
 
 
@@ -205,6 +243,9 @@ BAD = [
 def test_errors_name_file_and_fault_in_one_line(tmp_path, name, content, session, message):
     path = tmp_path / name
     path.write_bytes(content)
+    if message is None:
+        assert read_observations(path, session).n_incomplete == 2
+        return
     with pytest.raises(ValueError, match=name.replace(".", r"\.")) as raised:
         read_observations(path, session)
     assert message in str(raised.value)
@@ -249,5 +290,5 @@ def test_two_files_must_match(tmp_path):
 
 def test_a_single_factor_may_be_one_dimensional(tmp_path):
     assert read_factors(write(tmp_path / "z.npy", X[:, 0])).shape == (20, 1)
-    with pytest.raises(ValueError, match="has no array 'z'; it has 'x'"):
+    with pytest.raises(ValueError, match="has no array 'z' for --array; it has 'x'"):
         read_factors(write(tmp_path / "z.npz", X))

@@ -117,6 +117,17 @@ def make_results(cells, records, name="zimmermann2021/table1"):
     return {"name": name, "title": "Table 1", "note": "", "cells": cells}, records
 
 
+@pytest.fixture(autouse=True, scope="module")
+def small_library(request):
+    """A few bytes in place of plotly.js, except in the browser: tests read pages many times."""
+    if request.module.__name__.endswith("test_browser"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("isolatent.report.document.packed_library", lambda: "bGlicmFyeQ==")
+        yield
+
+
 @pytest.fixture(scope="session")
 def run_of():
     return make_run

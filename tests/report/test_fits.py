@@ -26,7 +26,7 @@ def fitted():
 
 def test_without_observations_the_page_shows_the_model_alone(fitted):
     (section,) = page_of_fit(fitted[0]).sections
-    assert (section.codes, section.scores, section.scatter) == ((), (), None)
+    assert (section.rows, section.scores, section.scatter) == (None, (), None)
     assert section.guarantee == fitted[0].guarantee_.to_dict()
     assert section.curves[0][-1]["number"] == 20
 
@@ -34,8 +34,8 @@ def test_without_observations_the_page_shows_the_model_alone(fitted):
 def test_without_true_factors_the_page_shows_codes(fitted):
     model, x, _ = fitted
     (section,) = page_of_fit(model, x).sections
-    assert np.shape(section.codes) == (4096, 3)  # of 5000, evenly spaced
-    assert set(map(tuple, section.codes)) <= set(map(tuple, model.transform(x).tolist()))
+    np.testing.assert_allclose(section.rows.codes, model.transform(x), atol=1e-6)
+    assert list(section.columns) == [f"column {k + 1}" for k in range(x.shape[1])]
     assert section.scores == ()
 
 
@@ -59,7 +59,8 @@ def test_with_true_factors_the_page_shows_scores(fitted):
 
 def test_a_data_frame_gives_the_page_of_its_array(fitted):
     model, x, _ = fitted
-    assert page_of_fit(model, pd.DataFrame(x)) == page_of_fit(model, x)
+    named = pd.DataFrame(x, columns=[f"column {k + 1}" for k in range(x.shape[1])])
+    assert render_page(page_of_fit(model, named)) == render_page(page_of_fit(model, x))
 
 
 def test_factors_need_observations_of_the_same_length(fitted):

@@ -201,7 +201,7 @@ def test_where_factors_may_be_lost(loss, beliefs, expected):
         (lambda: build_encoder("conv", (4,), Beliefs(), 3), r"shape \(N, channels, height, width"),
         (
             lambda: build_encoder("conv", (1, 8, 8), Beliefs(), 3),
-            "images of 64 × 64 pixels",
+            "images of at least 16 × 16 pixels",
         ),
         (lambda: build_encoder("pooled", (1, 8, 8), Beliefs(), 3), "images of at least 16 × 16 p"),
     ],

@@ -173,7 +173,7 @@ SMALL = X[:, :1, None, None] > np.zeros((8, 8))  # booleans are numbers
             (iso.datasets.Sprites(),),
             r"pairs of them, such as FactorPairs\(world, .*, got Sprites",
         ),
-        ({"encoder": "conv"}, (SMALL, SMALL), "X must have images of 64 × 64 .*, got .N, 1, 8, 8"),
+        ({"encoder": "conv"}, (SMALL, SMALL), "images of at least 16 × 16 .*, got .N, 1, 8, 8"),
         ({"encoder": "pooled"}, (SMALL, SMALL), "X must have images of at least 16 × 16 .*'pooled"),
         ({"encoder": "residual"}, (SMALL, SMALL), "X must have images of at least 16 × 16"),
     ],

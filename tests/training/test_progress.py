@@ -2,12 +2,17 @@
 
 import csv
 import io
+import re
+import sys
 from dataclasses import fields
 
+import numpy as np
 import pytest
 from rich.console import Console
 
-from isolatent.training import CsvLog, ProgressDisplay, Step
+import isolatent as iso
+from isolatent.diagnosis.held_out import refit
+from isolatent.training import CsvLog, ProgressDisplay, Step, progress
 from isolatent.training.progress import steps_from_tensor, steps_to_tensor
 
 HEADER = [field.name for field in fields(Step)]
@@ -152,3 +157,81 @@ def test_other_csv_files_are_refused_and_not_changed(tmp_path):
     with pytest.raises(ValueError, match=r"data\.csv is not a log of isolatent: it starts with"):
         write(path, [1])
     assert path.read_text() == "x,y\n1,2\n"
+
+
+# --- The line in a notebook.
+
+
+class Shell:
+    kernel = object()
+
+
+class FakeNotebook:
+    """IPython as a notebook has it; keeps what is shown, and how often it was updated."""
+
+    def __init__(self, shell):
+        self.get_ipython = lambda: shell
+        self.shown, self.updates = [], 0
+
+    def display(self, data, raw, display_id):
+        assert (raw, display_id) == (True, True)
+        self.shown.append(data["text/plain"])
+        return self
+
+    def update(self, data, raw):
+        assert raw
+        self.shown[-1] = data["text/plain"]
+        self.updates += 1
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    fake = FakeNotebook(Shell())
+    monkeypatch.setitem(sys.modules, "IPython", fake)
+    monkeypatch.setitem(sys.modules, "IPython.display", fake)
+    return fake
+
+
+def steps_of(count, total=None):
+    return [Step(k, total or count, 1 / k, None, None) for k in range(1, count + 1)]
+
+
+def test_a_long_fit_shows_one_line_in_a_notebook(notebook, monkeypatch):
+    clock = iter(np.arange(0, 1000, 0.1))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    line = progress.follow(progress.ignore_step)
+    for step in steps_of(200, 300):
+        line(step)
+    assert len(notebook.shown) == 1
+    assert re.fullmatch(
+        r"step 19\d of at most 300  loss 0.005  at most 0:10 left", notebook.shown[0]
+    )
+    assert notebook.updates < 40  # two a second
+    line(Step(201, 201, 0.5, None, None, held_out=2.0))
+    assert notebook.shown == ["trained 201 steps in 0:20  loss 0.500  held-out loss 2.000"]
+
+
+def test_a_short_fit_shows_nothing_in_a_notebook(notebook):
+    x = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
+    recipe = iso.Recipe(max_steps=3, batch_size=16, warmup=1)
+    iso.ContrastiveICA(2, space="box", n_init=1, recipe=recipe, random_state=0).fit(x)
+    assert notebook.shown == []
+
+
+def test_fits_are_followed_unless_something_else_does(notebook, monkeypatch):
+    monkeypatch.setattr(progress.NotebookLine.__init__, "__defaults__", (0.0, 0.0))
+    x = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
+    recipe = iso.Recipe(max_steps=3, batch_size=16, warmup=1)
+    model = iso.ContrastiveICA(2, space="box", n_init=1, recipe=recipe, random_state=0)
+    model.fit(x, on_step=lambda step: None)
+    assert notebook.shown == []
+    model.fit(x)
+    assert [line[:15] for line in notebook.shown] == ["trained 3 steps"]
+    refit(model, iso.SeriesPairs(x), 1)  # one of the many runs of a diagnosis
+    assert len(notebook.shown) == 1
+
+
+@pytest.mark.parametrize("shell", [None, object()])
+def test_nothing_is_shown_outside_of_a_notebook(monkeypatch, shell):
+    monkeypatch.setitem(sys.modules, "IPython", FakeNotebook(shell))
+    assert progress.follow(progress.ignore_step) is progress.ignore_step

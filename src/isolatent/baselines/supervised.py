@@ -24,7 +24,7 @@ from isolatent.training.assembly import WHITENED, build_encoder, saved_whitening
 from isolatent.training.devices import Processes
 from isolatent.training.engine import WeightAverage
 from isolatent.training.observations import is_source
-from isolatent.training.progress import steps_from_tensor, steps_to_tensor
+from isolatent.training.progress import ignore_step, steps_from_tensor, steps_to_tensor
 from isolatent.worlds import World
 
 __all__ = ["SupervisedEncoder"]
@@ -92,7 +92,7 @@ class SupervisedEncoder(NetworkEstimator):
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: str | os.PathLike[str] | None = None,
-        on_step: Callable[[Step], None] = lambda step: None,
+        on_step: Callable[[Step], None] = ignore_step,
     ) -> Self:
         """Train on fresh points, or on observations X with their factors Z.
 
@@ -103,7 +103,8 @@ class SupervisedEncoder(NetworkEstimator):
             Z: Factors (N, n_components) of observations.
             checkpoint: Directory for the state of the run, from which it can be resumed.
             resume: Such a directory; the run continues from its last intact checkpoint.
-            on_step: Called after every step, for progress displays and logs.
+            on_step: Called after every step, for progress displays and logs. By default a notebook
+                shows one line for a long fit.
         """
         # An upper bound must not stop where the error falls slowly, so the tolerance is 0.
         recipe = Recipe(

@@ -29,7 +29,7 @@ from isolatent.theory import Guarantee
 from isolatent.training import NetworkEstimator, Recipe, Step, Training
 from isolatent.training.devices import Processes
 from isolatent.training.observations import is_source
-from isolatent.training.progress import steps_from_tensor, steps_to_tensor
+from isolatent.training.progress import ignore_step, steps_from_tensor, steps_to_tensor
 from isolatent.worlds import World
 
 __all__ = ["AdaGVAE", "AdaMLVAE", "BetaVAE", "SlowVAE", "VariationalEstimator"]
@@ -99,7 +99,7 @@ class VariationalEstimator(NetworkEstimator):
         groups: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: str | os.PathLike[str] | None = None,
-        on_step: Callable[[Step], None] = lambda step: None,
+        on_step: Callable[[Step], None] = ignore_step,
     ) -> Self:
         """Train on pairs.
 
@@ -110,7 +110,8 @@ class VariationalEstimator(NetworkEstimator):
             groups: For recordings: one session id for each row. Pairs stay within a session.
             checkpoint: Directory for the state of the run, from which it can be resumed.
             resume: Such a directory; the run continues from its last intact checkpoint.
-            on_step: Called after every step, for progress displays and logs.
+            on_step: Called after every step, for progress displays and logs. By default a notebook
+                shows one line for a long fit.
         """
         self._check()
         source = self._as_source(X, X_pos, groups, reset=True)

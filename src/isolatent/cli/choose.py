@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-import json as json_format
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from isolatent.checks import check_integer
-from isolatent.cli.app import Quiet, RandomState, Session, app, command_line, interruptible
+from isolatent.cli.app import (
+    JsonOutput,
+    Overwrite,
+    Quiet,
+    RandomState,
+    app,
+    check_json,
+    command_line,
+    interruptible,
+    printer,
+    write_result,
+)
+from isolatent.cli.data_options import (
+    ArrayName,
+    Columns,
+    Drop,
+    MaxMemory,
+    PositiveSuffix,
+    Session,
+    data_selection,
+)
 
 __all__ = ["choose"]
 
 
 @app.command()
 def choose(
+    context: typer.Context,
     data: Annotated[Path, typer.Argument(help="Pairs or a recording, in a file as for fit.")],
     data_pos: Annotated[
         Path | None, typer.Argument(help="Positives of DATA, row by row, in a second file.")
@@ -46,24 +66,32 @@ def choose(
         Path,
         typer.Option(help="Directory for what has been run; the same command continues there."),
     ] = Path("choice"),
+    columns: Columns = None,
+    drop: Drop = None,
+    array: ArrayName = None,
+    positive_suffix: PositiveSuffix = None,
     session: Session = None,
+    max_memory: MaxMemory = None,
     random_state: RandomState = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     quiet: Quiet = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the choice as JSON.")] = False,
+    json: JsonOutput = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Compare beliefs: which do the data support?"""
     with interruptible(lambda: f"interrupted; continue with: {command_line()}"):
         number = _parse_number(n_components)
         numbers = None if lags is None else [_parse_lag(part) for part in lags.split(",")]
+        check_json(json, overwrite)
         from isolatent import diagnosis
         from isolatent.pairs.readers import read_observations, read_pairs
         from isolatent.training import ContrastiveICA
 
+        selection = data_selection(context.params)
         if data_pos is None:
-            observed = read_observations(data, session)
+            observed = read_observations(data, selection=selection)
         else:
-            observed = read_pairs(data, data_pos, session)
+            observed = read_pairs(data, data_pos, selection=selection)
         if observed.x_pos is not None and numbers is not None:
             raise ValueError("--lags is for a time series in one file; these are pairs")
 
@@ -86,7 +114,8 @@ def choose(
             random_state=random_state,
             n_jobs=jobs,
         )
-        typer.echo(json_format.dumps(found.to_dict(), indent=2) if json else str(found))
+        printer(json)(str(found))
+        write_result(json, found.to_dict())
 
 
 def _parse_number(text: str) -> int | str:

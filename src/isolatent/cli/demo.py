@@ -10,16 +10,18 @@ import typer
 
 from isolatent.checks import check_integer
 from isolatent.cli.app import (
+    STDOUT,
+    JsonOutput,
     Overwrite,
     Quiet,
     RandomState,
-    Scores,
     app,
+    check_json,
     check_writable,
     command_line,
     interruptible,
+    write_result,
 )
-from isolatent.files import write_json
 
 __all__ = ["DEFAULT_REPORT", "default_report", "demo"]
 
@@ -34,7 +36,7 @@ DEFAULT_REPORT = Path("isolatent-demo.html")
 def demo(
     random_state: RandomState = 0,
     max_steps: Annotated[int, typer.Option(help="Maximum number of training steps.")] = 2000,
-    json: Scores = None,
+    json: JsonOutput = None,
     report: Annotated[
         Path | None,
         typer.Option(
@@ -47,7 +49,7 @@ def demo(
 ) -> None:
     """Simulate data and recover their known factors."""
     check_integer("--max-steps", max_steps, at_least=1)
-    check_writable("--json", json, overwrite)
+    check_json(json, overwrite)
     check_writable("--report", report, overwrite)
     report = report or default_report()
 
@@ -63,7 +65,7 @@ def demo(
     # The matrices are small: a second thread gains little on an idle machine and slows every step
     # down severalfold on a busy one.
     torch.set_num_threads(1)
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=json == STDOUT)
     started = time.perf_counter()
     world = World(
         Sphere(FACTORS),
@@ -123,15 +125,14 @@ def demo(
         )
         write_report(report, page, overwrite=True)  # checked before
         console.print(f"report: {report}", soft_wrap=True, markup=False, emoji=False)
-    if json is not None:
-        content = {
-            **{name: score.value for name, score in scores.items()},
-            "intervals": {name: [score.low, score.high] for name, score in scores.items()},
-            "seconds": seconds,
-            "seed": random_state,
-            "world": world.to_dict(),
-        }
-        write_json(json, content, indent=2)
+    content = {
+        **{name: score.value for name, score in scores.items()},
+        "intervals": {name: [score.low, score.high] for name, score in scores.items()},
+        "seconds": seconds,
+        "seed": random_state,
+        "world": world.to_dict(),
+    }
+    write_result(json, content)
 
 
 def default_report() -> Path | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +14,17 @@ from isolatent.checks import check_integer, check_one_of, check_real
 from isolatent.cli.app import (
     MAX_SEED,
     REPORT_FILE,
+    STDOUT,
+    JsonOutput,
     Overwrite,
     Quiet,
     app,
+    check_json,
     check_seed,
     check_writable,
     interruptible,
+    printer,
+    write_result,
 )
 from isolatent.files import file_name, write_text
 
@@ -64,18 +70,28 @@ def reproduce(
     ] = False,
     show: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
     quiet: Quiet = False,
+    json: JsonOutput = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Run or resume an experiment of the papers."""
+    check_json(json, overwrite)
+    say = printer(json)
+    if name is None and not show:
+        raise ValueError("NAME must be given; `isolatent reproduce --list` lists the experiments")
     from isolatent import experiments
     from isolatent.experiments.backends import check_backend
 
     if show:
+        listing = []
         for known in experiments.list_experiments():
             experiment = experiments.find_experiment(known)
-            typer.echo(f"{known:<28} {len(experiment.cells):>3} cells  {experiment.title}")
+            say(f"{known:<28} {len(experiment.cells):>3} cells  {experiment.title}")
+            listing.append(
+                {"name": known, "cells": len(experiment.cells), "title": experiment.title}
+            )
+        write_result(json, listing)
         return
-    if name is None:
-        raise ValueError("NAME must be given; `isolatent reproduce --list` lists the experiments")
+    assert name is not None
     check_integer("--seeds", seeds, at_least=1, at_most=MAX_SEED + 1 - first_seed)
     if jobs is not None:
         check_integer("--jobs", jobs, at_least=1)
@@ -111,17 +127,23 @@ def reproduce(
         if (count := getattr(summary, status))
     }
     counted = ", ".join(f"{count} {status}" for status, count in counts.items())
-    typer.echo(f"{counted}; results in {out}")
+    say(f"{counted}; results in {out}")
     if summary.left:
-        typer.echo("time budget used up; run the same command again to continue")
-    write_overview(out)
+        say("time budget used up; run the same command again to continue")
+    write_overview(out, say)
+    statuses = ("done", "skipped", "stale", "diverged", "failed", "left")
+    write_result(
+        json,
+        {"experiment": experiment.name, "results": str(out)}
+        | {status: getattr(summary, status) for status in statuses},
+    )
     raise typer.Exit(1 if summary.failed else 0)
 
 
-def write_overview(out: Path) -> None:
+def write_overview(out: Path, say: Callable[[str], None] = typer.echo) -> None:
     """Write the report, the table and a figure of each experiment in a directory of results."""
+    from isolatent.plot.axes import INSTALL, has_matplotlib
     from isolatent.report import is_report, page_of_runs, read_results, write_report
-    from isolatent.report.plots import has_matplotlib
 
     found = read_results(out)
     if not found:
@@ -143,8 +165,8 @@ def write_overview(out: Path) -> None:
             _write_figure(figure, found, [row for row in rows if row.experiment == name])
             written.append(figure)
     else:
-        typer.echo("no figure: matplotlib is missing (pip install 'isolatent[bench]')")
-    typer.echo(f"wrote {', '.join(map(str, written))}")
+        say(f"no figure: matplotlib is missing ({INSTALL})")
+    say(f"wrote {', '.join(map(str, written))}")
 
 
 @app.command()
@@ -165,8 +187,12 @@ def results(
         typer.Option(help="File for the table (.md, .csv or .parquet) or for a figure (.png)."),
     ] = None,
     overwrite: Overwrite = False,
+    json: JsonOutput = None,
 ) -> None:
     """Compare results with the published scores."""
+    check_json(json, overwrite)
+    if not directory.is_dir():
+        raise FileNotFoundError(f"DIRECTORY: {directory} holds no results of `isolatent reproduce`")
     from isolatent import experiments
     from isolatent.experiments.results import FORMATS
     from isolatent.report import read_results
@@ -188,6 +214,9 @@ def results(
     if not found:
         raise FileNotFoundError(f"DIRECTORY: {directory} holds no results of `isolatent reproduce`")
     rows = _rows(found)
+    write_result(json, [dataclasses.asdict(row) for row in rows])
+    if json == STDOUT and export is None:
+        return
     if export is None:
         sys.stdout.write((experiments.as_csv if kind == "csv" else experiments.as_markdown)(rows))
     elif kind == "figure":
@@ -205,8 +234,11 @@ def _rows(found: Sequence[Results]) -> list[Row]:
 
 
 def _write_figure(target: Path, found: Sequence[Results], rows: Sequence[Row]) -> None:
-    from isolatent.report.plots import marginal_distances, write_figure
+    from isolatent.plot.axes import INSTALL, has_matplotlib
+    from isolatent.plot.experiments import marginal_distances, write_figure
 
+    if not has_matplotlib():
+        raise ValueError(f"a figure needs matplotlib, which is not installed: {INSTALL}")
     write_figure(rows, target, marginal_distances(found))
 
 

@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-import json
+import json as json_format
+import math
 import os
 import tempfile
 import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from isolatent.checks import check_integer, check_one_of
 from isolatent.cli.app import (
     REPORT_FILE,
+    JsonOutput,
     Quiet,
     RandomState,
-    Session,
     app,
+    check_json,
     command_line,
     interruptible,
+    printer,
+    write_result,
+)
+from isolatent.cli.data_options import (
+    ArrayName,
+    Columns,
+    Drop,
+    MaxMemory,
+    PositiveSuffix,
+    Session,
+    Time,
+    data_selection,
+    write_data_record,
+)
+from isolatent.cli.image_data import (
+    IMAGE_ENCODER_NAMES,
+    ImageData,
+    check_image_options,
+    is_image_data,
+    read_image_data,
+    some_images,
 )
 from isolatent.files import write_json
 
 if TYPE_CHECKING:
-    from isolatent.pairs.readers import Observations
+    from isolatent.diagnosis import Diagnosis
+    from isolatent.pairs.readers import Observations, Selection
+    from isolatent.report import LiveReport
     from isolatent.training import ContrastiveICA, Step
 
 __all__ = [
@@ -41,6 +67,7 @@ __all__ = [
 
 MAX_DEFAULT_COMPONENTS = 10
 DIAGNOSIS_FILE = "diagnosis.json"  # in the directory of a model, with --diagnose
+ENCODERS_OF_ROWS = ("mlp", "deep", "paper")
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
 # Options that are parameters of ContrastiveICA.
@@ -56,8 +83,8 @@ def fit(
     data: Annotated[
         Path,
         typer.Argument(
-            help="Observations, one per row: .npy, .npz (array x and, optionally, x_pos or "
-            "session), .csv (with a header line) or .parquet."
+            help="Observations, one per row: .csv, .tsv or .txt (with a header line), .parquet, "
+            ".npy, .npz, .h5, .mat, .nwb, .h5ad, .zarr or .nc; or a folder of images, or a video."
         ),
     ],
     data_pos: Annotated[
@@ -66,6 +93,13 @@ def fit(
             help="Positive samples, one for each row of DATA. Without them, DATA is a time series."
         ),
     ] = None,
+    columns: Columns = None,
+    drop: Drop = None,
+    time: Time = None,
+    session: Session = None,
+    positive_suffix: PositiveSuffix = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     space: Annotated[
         str | None,
         typer.Option(
@@ -93,6 +127,13 @@ def fit(
     n_components: Annotated[
         int | None,
         typer.Option(help="Number of factors.  [default: number of columns, at most 10]"),
+    ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(
+            help="Encoder: mlp, deep or paper for rows of columns; pooled (fast on a CPU), conv or "
+            "residual for images.  [default: mlp, or pooled for images]"
+        ),
     ] = None,
     loss: Annotated[
         str, typer.Option(help="Contrastive loss: infonce, aninfonce, nce, scl or nwj.")
@@ -142,7 +183,31 @@ def fit(
             "longest, such as 3:3.  [default: 1]"
         ),
     ] = None,
-    session: Session = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            help="For images: table (.csv or .parquet) of pairs, with the columns anchor and "
+            "positive, which hold names of files in DATA.  [default: neighbours in the order of "
+            "names, within a folder or video]"
+        ),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: make pairs of two random views of each, by crop, flip, brightness, "
+            "contrast, saturation, hue or grayscale, separated by commas, or all."
+        ),
+    ] = None,
+    image_size: Annotated[
+        str | None,
+        typer.Option(
+            help="For images: height and width in pixels to which they are resized, such as 64 or "
+            "48x64.  [default: 64 for larger ones]"
+        ),
+    ] = None,
+    grayscale: Annotated[
+        bool, typer.Option("--grayscale", help="For images: convert colours to luma.")
+    ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue from the last checkpoint in --out.")
     ] = False,
@@ -158,61 +223,96 @@ def fit(
     precision: Annotated[
         str, typer.Option(help="Floating-point precision of the encoder: 32 or bf16-mixed.")
     ] = "32",
+    log: Annotated[
+        str | None,
+        typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
+    ] = None,
     diagnosed: Annotated[
         bool,
         typer.Option(
             "--diagnose", help="Also check on the data whether to believe the model, as diagnose."
         ),
     ] = False,
-    log: Annotated[
-        str | None,
-        typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
-    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Keep report.html in --out current while training runs; a browser reloads it.",
+        ),
+    ] = False,
+    json: JsonOutput = None,
 ) -> None:
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
+    say = printer(json) if first else (lambda line: None)
     with interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
+        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        check_image_options(context.params, is_image)
+        if is_image and diagnosed:
+            raise ValueError("--diagnose is for rows of numbers, but DATA holds images")
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
-        observed = _read(data, data_pos, session, lag)
+            check_json(json, overwrite)
+        observed: Observations | ImageData
+        selection = data_selection(context.params, images=encoder in IMAGE_ENCODER_NAMES)
+        if is_image:
+            observed = read_image_data(context.params, _parse_lag(lag), quiet or not first)
+            n_features = math.prod(observed.images.shape[1:])
+        else:
+            observed = _read(data, data_pos, selection, lag)
+            n_features = math.prod(observed.x.shape[1:])
         _check_beliefs(context.params)
-        model = _build(context.params, observed.x.shape[1])
-        if model.beliefs.space == "sphere" and model.n_components < 2:
-            raise ValueError(
-                f"--n-components must be at least 2 on a sphere, got {model.n_components}"
-            )
-        columns = observed.x.shape[1]
-        most = columns + (model.beliefs.space == "sphere")
-        if model.n_components > most:
-            raise ValueError(
-                f"--n-components must be at most {most} for {columns} columns, got "
-                f"{model.n_components}: more factors cannot be mixed injectively"
-            )
-        if first and not quiet:
-            typer.echo(_summary(observed, model))
-        _train(model, observed, out, quiet or not first, log is not None and first, resume)
-        if first:
-            model.save(out, overwrite=overwrite or resume)
-            if overwrite and log is None:  # the log of the replaced model
-                (out / "log.csv").unlink(missing_ok=True)
-            last = model.history_[-1]
-            typer.echo(f"guarantee: {model.guarantee_}")
-            for line in (
-                *describe_directions(model),
-                *describe_gains(model),
-                *describe_axes(model),
-            ):
-                typer.echo(line)
-            typer.echo(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-            (out / DIAGNOSIS_FILE).unlink(missing_ok=True)  # of the replaced model
-            verdict = _diagnose(model, observed, out) if diagnosed else None
-            _write_report(model, observed, data, out, verdict)
+        model = _build(context.params, n_features, is_image)
+        _check_sizes(model, n_features)
+        notes = () if isinstance(observed, ImageData) else observed.notes
+        if not quiet:
+            for line in (*notes, _summary(observed, model)):
+                say(line)
+        live = _live_report(observed, model, data, out, say) if watch and first else None
+        _train(model, observed, out, quiet or not first, log is not None and first, resume, live)
+        if not first:
+            return
+        model.save(out, overwrite=overwrite or resume)
+        if not isinstance(observed, ImageData):
+            write_data_record(out, selection, observed)
+        if overwrite and log is None:  # the log of the replaced model
+            (out / "log.csv").unlink(missing_ok=True)
+        last = model.history_[-1]
+        say(f"guarantee: {model.guarantee_}")
+        for line in (
+            *describe_directions(model),
+            *describe_gains(model),
+            *describe_axes(model),
+        ):
+            say(line)
+        say(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
+        (out / DIAGNOSIS_FILE).unlink(missing_ok=True)  # of the replaced model
+        found = _diagnose(model, observed, out, say) if diagnosed else None
+        _write_report(model, observed, data, out, found)
+        say(f"report: {out / REPORT_FILE}")
+        write_result(
+            json,
+            {
+                "model": str(out),
+                "report": str(out / REPORT_FILE),
+                **_describe_data(observed),
+                "n_components": model.n_components,
+                "steps": last.number,
+                "loss": last.loss,
+                "relaxed": model.relaxed_,
+                "guarantee": str(model.guarantee_),
+                "diagnosis": None if found is None else found.to_dict(),
+            },
+        )
 
 
-def _diagnose(model: ContrastiveICA, observed: Observations, out: Path) -> str:
+def _diagnose(
+    model: ContrastiveICA, observed: Observations | ImageData, out: Path, say: Callable[[str], None]
+) -> Diagnosis:
     """Diagnose a model with the data of its fit, print and write the result."""
-    typer.echo("diagnosing the fit, which takes two to four times as long")
+    assert not isinstance(observed, ImageData)  # refused before the fit
+    say("diagnosing the fit, which takes two to four times as long")
     with warnings.catch_warnings():  # columns are already those of the model
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         found = model.diagnose(
@@ -220,8 +320,32 @@ def _diagnose(model: ContrastiveICA, observed: Observations, out: Path) -> str:
             groups=None if observed.x_pos is not None else observed.groups,
         )
     write_json(out / DIAGNOSIS_FILE, found.to_dict(), indent=2)
-    typer.echo(str(found))
-    return found.verdict
+    say(str(found))
+    return found
+
+
+def _describe_data(observed: Observations | ImageData) -> dict[str, Any]:
+    """Return what was read, for programs."""
+    if isinstance(observed, ImageData):
+        return {"rows": len(observed.images), "shape": list(observed.images.shape[1:])}
+    return {
+        "rows": len(observed.x),
+        "incomplete_rows": observed.n_incomplete,
+        "columns": observed.names,
+        "notes": observed.notes,
+    }
+
+
+def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
+    """Raise an error if the codes do not fit the space or the columns."""
+    if model.beliefs.space == "sphere" and model.n_components < 2:
+        raise ValueError(f"--n-components must be at least 2 on a sphere, got {model.n_components}")
+    most = n_features + (model.beliefs.space == "sphere")
+    if model.n_components > most:
+        raise ValueError(
+            f"--n-components must be at most {most} for {n_features} columns, got "
+            f"{model.n_components}: more factors cannot be mixed injectively"
+        )
 
 
 def describe_directions(model: ContrastiveICA) -> list[str]:
@@ -271,6 +395,8 @@ def is_first_process(devices: int, num_nodes: int) -> bool:
 def _check_options(options: dict[str, Any]) -> None:
     """Raise an error that names the first invalid option."""
     check_one_of("--loss", options["loss"], FIT_LOSSES)
+    if options["encoder"] is not None:
+        check_one_of("--encoder", options["encoder"], (*ENCODERS_OF_ROWS, *IMAGE_ENCODER_NAMES))
     check_one_of("--accelerator", options["accelerator"], ["auto", "cpu", "cuda", "mps"])
     check_one_of("--precision", options["precision"], PRECISION_NAMES)
     for name, at_least in (
@@ -341,7 +467,7 @@ def _check_beliefs(options: dict[str, Any]) -> None:
         raise ValueError("--p must be given with --conditional gennorm: its exponent, at least 1")
 
 
-def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
+def _build(options: dict[str, Any], n_features: int, is_image: bool) -> ContrastiveICA:
     from isolatent.training import ContrastiveICA, Recipe
     from isolatent.training.noise import NOISE_RECIPE
 
@@ -356,6 +482,7 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
         )
     return ContrastiveICA(
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
+        encoder=options["encoder"] or ("pooled" if is_image else "mlp"),
         lag=_parse_lag(options["lag"]),
         relax=relax,
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
@@ -366,31 +493,42 @@ def _build(options: dict[str, Any], n_features: int) -> ContrastiveICA:
 
 
 def _write_report(
-    model: ContrastiveICA, observed: Observations, data: Path, out: Path, verdict: str | None
+    model: ContrastiveICA,
+    observed: Observations | ImageData,
+    data: Path,
+    out: Path,
+    found: Diagnosis | None,
 ) -> None:
     from isolatent.report import page_of_fit, write_report
 
-    rows, columns = observed.x.shape
+    shown: dict[str, Any] = {}
+    if isinstance(observed, ImageData):
+        x, size = some_images(observed.images)[0], observed.describe()
+    else:
+        x, known = observed.x, observed.complete
+        size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
+        shown = {"X_pos": observed.x_pos, "groups": observed.groups}
+        if not known.all():
+            x = x[known]
+            shown = {k: None if part is None else part[known] for k, part in shown.items()}
     page = page_of_fit(
         model,
-        observed.x,
+        x,
+        **shown,
         command=command_line(),
         title=f"Fit of {data.name}",
-        summary=[
-            *([] if verdict is None else [verdict]),
-            f"{rows} rows, {columns} columns, {model.n_components} components.",
-        ],
+        summary=[f"{size}, {model.n_components} components."],
+        diagnosis=found,
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
-    typer.echo(f"report: {out / REPORT_FILE}")
 
 
-def _read(data: Path, data_pos: Path | None, session: str | None, lag: str | None) -> Observations:
+def _read(data: Path, data_pos: Path | None, selection: Selection, lag: str | None) -> Observations:
     from isolatent.pairs.readers import read_observations, read_pairs
 
     if data_pos is not None:
-        return read_pairs(data, data_pos, session)
-    observed = read_observations(data, session)
+        return read_pairs(data, data_pos, selection=selection)
+    observed = read_observations(data, selection=selection)
     if observed.x_pos is None:
         longest = max(_session_lengths(observed))
         if _parse_lag(lag)[1] >= longest:
@@ -409,44 +547,85 @@ def _session_lengths(observed: Observations) -> list[int]:
     return [end - start for start, end in pairwise([0, *changes, len(observed.x)])]
 
 
+def _live_report(
+    observed: Observations | ImageData,
+    model: ContrastiveICA,
+    data: Path,
+    out: Path,
+    say: Callable[[str], None],
+) -> LiveReport:
+    from isolatent.report import LiveReport
+
+    path = out / REPORT_FILE
+    say(f"open {path} in a browser: it follows the training")
+    summary = _summary(observed, model).splitlines()
+    return LiveReport(path, title=f"Fit of {data.name}", summary=summary, command=command_line())
+
+
 def _train(
-    model: ContrastiveICA, observed: Observations, out: Path, quiet: bool, log: bool, resume: bool
+    model: ContrastiveICA,
+    observed: Observations | ImageData,
+    out: Path,
+    quiet: bool,
+    log: bool,
+    resume: bool,
+    live: LiveReport | None,
 ) -> None:
+    import numpy as np
+
     from isolatent.training import CsvLog, ProgressDisplay
 
     checkpoints = out / "checkpoints"
-    with ProgressDisplay(quiet=quiet) as display, CsvLog(out / "log.csv") as csv_log:
+    counted = None
+    if isinstance(observed, ImageData):
+        images = observed.images
+        counted = ("images", lambda: images.n_read)
+    with (
+        warnings.catch_warnings(),
+        ProgressDisplay(quiet=quiet, counted=counted) as display,
+        CsvLog(out / "log.csv") as csv_log,
+        live or nullcontext(),
+    ):
 
         def on_step(step: Step) -> None:
             if log:
                 out.mkdir(parents=True, exist_ok=True)
                 csv_log(step)
+            if live is not None:
+                live(step)
             display(step)
 
-        model.fit(
-            observed.x,
-            observed.x_pos,
-            groups=observed.groups,
-            checkpoint=None if resume else checkpoints,
-            resume=checkpoints if resume else None,
-            on_step=on_step,
-        )
+        run: dict[str, Any] = {
+            "checkpoint": None if resume else checkpoints,
+            "resume": checkpoints if resume else None,
+            "on_step": on_step,
+        }
+        if isinstance(observed, ImageData):
+            model.fit(observed.pairs, **run)
+            return
+        # The notes of the observations count incomplete rows already.
+        warnings.filterwarnings("ignore", message=".*rows hold NaN and are left out")
+        model.fit(observed.x, observed.x_pos, groups=observed.groups, times=observed.times, **run)
     if observed.names is not None:  # as scikit-learn does for data frames
         model.feature_names_in_ = np.asarray(observed.names, dtype=object)
 
 
-def _summary(observed: Observations, model: ContrastiveICA) -> str:
-    rows, columns = observed.x.shape
-    what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
-    if observed.x_pos is None:
-        shortest, longest = model.lag  # type: ignore[misc]
-        what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
-    if observed.groups is not None:
-        what += f", {len(_session_lengths(observed))} sessions"
+def _summary(observed: Observations | ImageData, model: ContrastiveICA) -> str:
+    if isinstance(observed, ImageData):
+        what = observed.describe()
+    else:
+        rows, columns = len(observed.x), math.prod(observed.x.shape[1:])
+        what = f"{rows} pairs" if observed.x_pos is not None else f"a time series of {rows} rows"
+        if observed.x_pos is None:
+            shortest, longest = model.lag  # type: ignore[misc]
+            what += f", lag {longest}" if shortest == longest else f", lags {shortest} to {longest}"
+        if observed.groups is not None:
+            what += f", {len(_session_lengths(observed))} sessions"
+        what += f", {columns} columns"
     relax = ", ".join([model.relax] if isinstance(model.relax, str) else model.relax)
     relax = "" if relax == "default" else relax
     return (
-        f"{what}, {columns} columns\n"
+        f"{what}\n"
         f"{model.n_components} components; {model.declaration}; loss {model.loss}, "
         f"{f'relax {relax}, ' if relax else ''}seed {model.random_state}"
     )
@@ -454,8 +633,6 @@ def _summary(observed: Observations, model: ContrastiveICA) -> str:
 
 def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
     """Raise an error if a model cannot or must not be written to a directory."""
-    from isolatent.report import is_report
-
     if overwrite and resume:
         raise ValueError("--overwrite and --resume exclude each other")
     if out.exists() and not out.is_dir():
@@ -475,7 +652,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
                 + (", or --resume to continue from its checkpoint" if _has_checkpoint(out) else "")
             )
     report = out / REPORT_FILE
-    if report.exists() and not is_report(report):
+    if report.exists() and not _is_report(report):
         raise FileExistsError(f"--out: {report} was not written by isolatent; move it first")
     ancestor = next(path for path in (out, *out.parents) if path.exists())
     if not ancestor.is_dir():
@@ -485,6 +662,12 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
             pass
     except OSError as error:
         raise PermissionError(f"--out: cannot write in {ancestor} ({error.strerror})") from error
+
+
+def _is_report(path: Path) -> bool:
+    from isolatent.report import is_report  # its package takes a second to import
+
+    return is_report(path)
 
 
 def _resume_advice(out: Path) -> str:
@@ -504,7 +687,7 @@ def _is_ours(out: Path) -> bool:
     ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
     if model.exists():
         try:
-            content = json.loads(model.read_bytes())
+            content = json_format.loads(model.read_bytes())
         except (OSError, ValueError):
             return False
         if not (isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()):

@@ -4,64 +4,102 @@ from __future__ import annotations
 
 import dataclasses
 import json as json_format
+import math
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from isolatent.checks import check_one_of
 from isolatent.cli.app import (
     REPORT_FILE,
+    JsonOutput,
     Model,
     Overwrite,
+    Quiet,
     RandomState,
-    Scores,
-    Session,
     app,
+    check_json,
     check_writable,
     interruptible,
+    printer,
+    write_result,
 )
+from isolatent.cli.data_options import ArrayName, MaxMemory, Session, Time, model_selection
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
-from isolatent.files import atomic_write, write_json
+from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
+from isolatent.files import atomic_write
+from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from typing_extensions import TypeIs
+
     from isolatent.evaluation import Interval
+    from isolatent.pairs import Images
+    from isolatent.pairs.readers import Observations
     from isolatent.training import ContrastiveICA
 
 __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
 
 CODE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 CONFIDENCE_LEVEL = 0.95
+RESULTS_DEPTH = 4  # levels of directories in which results are looked for
+MAX_ENTRIES = 20_000  # that are looked at before a folder is taken to hold other things
 
 
 @app.command()
 @interruptible()
 def transform(
+    context: typer.Context,
     model: Model,
     data: Annotated[Path, typer.Argument(help="Observations, in a file as for fit.")],
     out: Annotated[
-        Path, typer.Option(help="File for the codes: .npy, .npz (array h), .csv or .parquet.")
+        Path,
+        typer.Option(
+            help="File for the codes: .npy, .npz (array h), .csv or .parquet.  All but .npy also "
+            "have the row, the session and the time of each code, as far as DATA has them."
+        ),
     ] = Path("codes.npy"),
     session: Session = None,
+    time: Time = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
+    json: JsonOutput = None,
 ) -> None:
     """Encode observations: write the recovered factors."""
     check_one_of("--out: the file's suffix", out.suffix.lower(), CODE_SUFFIXES)
     check_writable("--out", out, overwrite)
+    check_json(json, overwrite)
     if out.exists() and data.exists() and out.samefile(data):
         raise ValueError(f"--out must not be the file of the data, got {out}")
-    fitted = _load(model)
-    h = _encode(fitted, _read(fitted, data, session))
-    _write_codes(out, h)
-    typer.echo(f"wrote {out}: {len(h)} rows, {fitted.n_components} components")
+    fitted = _load(model, data)
+    observed = _read(model, fitted, data, context.params)
+    h = _encode(fitted, observed)
+    _write_codes(out, h, observed)
+    counted = f"{len(h)} rows, {fitted.n_components} components"
+    n_incomplete = getattr(observed, "n_incomplete", 0)
+    if n_incomplete:
+        counted += f"; {n_incomplete} rows with missing values have no codes"
+    printer(json)(f"wrote {out}: {counted}")
+    write_result(
+        json,
+        {
+            "codes": str(out),
+            "rows": len(h),
+            "n_components": fitted.n_components,
+            "incomplete_rows": n_incomplete,
+        },
+    )
 
 
 @app.command()
 @interruptible()
 def evaluate(
+    context: typer.Context,
     model: Model,
     truth: Annotated[
         Path,
@@ -84,37 +122,48 @@ def evaluate(
         ),
     ] = None,
     random_state: RandomState = 0,
-    json: Scores = None,
+    json: JsonOutput = None,
     overwrite: Overwrite = False,
+    quiet: Quiet = False,
 ) -> None:
     """Score codes against the true factors."""
     groups = None if blocks is None else _parse_blocks(blocks)
-    check_writable("--json", json, overwrite)
-    fitted = _load(model)
-    x, z = _read_with_truth(fitted, data, truth, session)
+    check_json(json, overwrite)
+    fitted = _load(model, data, truth)
+    observed, z = _read_with_truth(model, fitted, data, truth, context.params)
     guarantee = fitted.guarantee_
     guaranteed = guarantee.metric if guarantee is not None and guarantee.equivalence else None
-    scores = _scores(np.asarray(z), _encode(fitted, x), guaranteed, groups, random_state)
+    if groups is not None:
+        from isolatent.evaluation.blocks import check_blocks
+
+        check_blocks(groups, z.shape[1])
+    progress = _progress(quiet)
+    progress(f"encoding {len(z)} rows")
+    h = _encode(fitted, observed)
+    known = observed.complete if _has_rows(observed) else slice(None)
+    z, h = z[known], h[known]
+    scores = _scores(z, h, guaranteed, groups, random_state, progress)
+    say = printer(json)
     for name, score in scores.items():
         role = "metric of the guarantee" if name == guaranteed else "for comparison"
-        typer.echo(f"{name:<10} {score!s:<28} {role}")
-    typer.echo(f"{100 * CONFIDENCE_LEVEL:.0f} % intervals, bootstrap over {len(z)} rows")
-    typer.echo(f"guarantee: {guarantee}")
-    if json is not None:
-        content = {
-            "model": str(model),
-            "rows": len(z),
-            "random_state": random_state,
-            "guarantee": str(guarantee),
-            "metric": guaranteed,
-            "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
-        }
-        write_json(json, content, indent=2)
+        say(f"{name:<10} {score!s:<28} {role}")
+    say(f"{100 * CONFIDENCE_LEVEL:.0f} % intervals, bootstrap over {len(z)} rows")
+    say(f"guarantee: {guarantee}")
+    content = {
+        "model": str(model),
+        "rows": len(z),
+        "random_state": random_state,
+        "guarantee": str(guarantee),
+        "metric": guaranteed,
+        "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
+    }
+    write_result(json, content)
 
 
 @app.command()
 @interruptible()
 def diagnose(
+    context: typer.Context,
     model: Model,
     data: Annotated[
         Path, typer.Argument(help="Pairs or a recording, in a file as for fit; those of fit do.")
@@ -125,55 +174,74 @@ def diagnose(
     session: Session = None,
     random_state: RandomState = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes, of which two can be used.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="Print the diagnosis as JSON.")] = False,
+    json: JsonOutput = None,
+    overwrite: Overwrite = False,
 ) -> None:
     """Check on data whether to believe a model."""
-    fitted = _load(model)
+    check_json(json, overwrite)
+    fitted = _load(model, data, data_pos)
     from isolatent import diagnosis
-    from isolatent.pairs.readers import columns_by_name, read_observations, read_pairs
+    from isolatent.pairs.readers import read_observations, read_pairs
 
+    selection = model_selection(model, fitted, context.params)
+    selection = dataclasses.replace(selection, anchors_only=False)
     if data_pos is None:
-        observed = read_observations(data, session)
+        observed = read_observations(data, selection=selection, varying=False)
     else:
-        observed = read_pairs(data, data_pos, session)
-    x, x_pos = observed.x, observed.x_pos
-    names = getattr(fitted, "feature_names_in_", None)
-    if names is not None and observed.names is not None:
-        order = columns_by_name(data.name, observed.names, [str(name) for name in names])
-        x, x_pos = x[:, order], None if x_pos is None else x_pos[:, order]
+        observed = read_pairs(data, data_pos, selection=selection, varying=False)
     with warnings.catch_warnings():  # columns are already matched by name
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         found = diagnosis.diagnose(
-            *(fitted, x, x_pos),
-            groups=None if x_pos is not None else observed.groups,
+            *(fitted, observed.x, observed.x_pos),
+            groups=None if observed.x_pos is not None else observed.groups,
             random_state=random_state,
             n_jobs=jobs,
         )
-    typer.echo(json_format.dumps(found.to_dict(), indent=2) if json else str(found))
+    printer(json)(str(found))
+    write_result(json, found.to_dict())
 
 
 @app.command()
 @interruptible()
-def info(model: Model) -> None:
+def info(model: Model, json: JsonOutput = None, overwrite: Overwrite = False) -> None:
     """Print the settings and the guarantee of a model."""
+    check_json(json, overwrite)
     fitted = _load(model)
-    for name, value in _facts(fitted).items():
-        typer.echo(f"{name:<12} {value}")
-    described = json_format.loads((model / "model.json").read_bytes())
+    say = printer(json)
+    facts = _facts(fitted)
+    for name, value in facts.items():
+        say(f"{name:<12} {value}")
+    with damaged_as(model / "model.json"):
+        described = json_format.loads((model / "model.json").read_bytes())
     size = sum((model / name).stat().st_size for name in ("model.json", "model.safetensors"))
-    typer.echo(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
-    typer.echo(f"guarantee: {fitted.guarantee_}")
+    say(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
+    say(f"guarantee: {fitted.guarantee_}")
     for line in (
         *describe_directions(fitted),
         *describe_gains(fitted),
         *describe_axes(fitted),
     ):
-        typer.echo(line)
+        say(line)
+    names = getattr(fitted, "feature_names_in_", None)
+    content = {
+        "model": str(model),
+        "format": described["format"],
+        "bytes": size,
+        "n_components": fitted.n_components,
+        "n_features": fitted.n_features_in_,
+        "columns": None if names is None else [*map(str, names)],
+        "parameters": facts,
+        "relaxed": fitted.relaxed_,
+        "guarantee": str(fitted.guarantee_),
+        "metric": None if fitted.guarantee_ is None else fitted.guarantee_.metric,
+    }
+    write_result(json, content)
 
 
 @app.command()
 @interruptible()
 def report(
+    context: typer.Context,
     directory: Annotated[
         Path, typer.Argument(help="Directory of a model saved by fit, or of results of reproduce.")
     ],
@@ -187,69 +255,146 @@ def report(
     truth: Annotated[
         Path | None, typer.Option(help="True factors of the observations, as for evaluate.")
     ] = None,
+    diagnosis: Annotated[
+        Path | None, typer.Option(help="What `isolatent diagnose --json` printed about the model.")
+    ] = None,
     session: Session = None,
     overwrite: Overwrite = False,
+    json: JsonOutput = None,
 ) -> None:
     """Write an HTML report about a model or about results."""
     if not directory.is_dir():
         raise FileNotFoundError(f"DIRECTORY: {directory} is not a directory")
-    from isolatent.report import is_report, page_of_fit, page_of_runs, read_results, write_report
-
-    if out is None:
-        out = directory / REPORT_FILE
-        overwrite = overwrite or is_report(out)  # an earlier report
-    check_writable("--out", out, overwrite)
-    if (directory / "model.json").is_file():
-        fitted, x, z = _load(directory), None, None
-        if truth is not None:
-            x, z = _read_with_truth(fitted, data, truth, session)
-        elif data is not None:
-            x = _read(fitted, data, session)
-        page = page_of_fit(fitted, x, z, title=f"Model {directory.resolve().name}")
-    elif data is not None or truth is not None:
-        raise ValueError(f"--data and --truth are for a model, but {directory} has no model.json")
-    elif results := read_results(directory):
-        page = page_of_runs(results)
-    else:
+    is_model = (directory / "model.json").is_file()
+    if not is_model and any(given is not None for given in (data, truth, diagnosis)):
+        raise ValueError(
+            f"--data, --truth and --diagnosis are for a model, but {directory} has no model.json"
+        )
+    check_json(json, overwrite)
+    target = directory / REPORT_FILE if out is None else out
+    if not (out is None and target.exists()):
+        check_writable("--out", target, overwrite)
+    if not is_model and not holds_results(directory):
         raise FileNotFoundError(
             f"DIRECTORY: {directory} holds neither a model (model.json) nor results of "
             "`isolatent reproduce`"
         )
-    write_report(out, page, overwrite=True)  # checked before
-    typer.echo(f"wrote {out}")
+    from isolatent.report import (
+        is_report,
+        page_of_fit,
+        page_of_runs,
+        read_diagnosis,
+        read_results,
+        write_report,
+    )
+
+    # An earlier report at the default place is replaced.
+    check_writable("--out", target, overwrite or (out is None and is_report(target)))
+    if is_model:
+        checked = None if diagnosis is None else read_diagnosis(diagnosis)
+        fitted = _load(directory, data, truth)
+        observed: Observations | Images | None = None
+        z: NDArray[Any] | None = None
+        if truth is not None:
+            observed, z = _read_with_truth(directory, fitted, data, truth, context.params)
+        elif data is not None:
+            observed = _read(directory, fitted, data, context.params)
+        x, z, groups = _to_show(observed, z)
+        page = page_of_fit(
+            *(fitted, x, z),
+            groups=groups,
+            diagnosis=checked,
+            title=f"Model {directory.resolve().name}",
+        )
+    elif results := read_results(directory):
+        page = page_of_runs(results)
+    else:
+        raise UnreadableFileError(f"{directory} is damaged: its experiments hold no results")
+    write_report(target, page, overwrite=True)  # checked before
+    printer(json)(f"wrote {target}")
+    write_result(json, {"report": str(target)})
 
 
-def _load(directory: Path) -> ContrastiveICA:
+def _to_show(
+    observed: Observations | Images | None, z: NDArray[Any] | None
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None, NDArray[Any] | None]:
+    """Return observations, factors and sessions of complete rows, or of some images."""
+    if observed is None:
+        return None, z, None
+    if not _has_rows(observed):
+        x, rows = some_images(observed)
+        return x, None if z is None else z[rows], None
+    known = observed.complete
+    if known.all():
+        return observed.x, z, observed.groups
+    groups = None if observed.groups is None else observed.groups[known]
+    return observed.x[known], None if z is None else z[known], groups
+
+
+def holds_results(directory: Path) -> bool:
+    """Return whether results of ``reproduce`` are near: a folder of other things is not walked."""
+    level, count = [directory], 0
+    for _ in range(RESULTS_DEPTH + 1):
+        below: list[Path] = []
+        for folder in level:
+            if any((folder / "experiments").glob("*.json")):
+                return True
+            for child in folder.iterdir():
+                count += 1
+                if count > MAX_ENTRIES:
+                    return False
+                if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
+                    below.append(child)
+        level = below
+    return False
+
+
+def _load(directory: Path, *data: Path | None) -> ContrastiveICA:
+    """Load a model, after a look at the files that it is used for."""
     if not directory.is_dir():
         raise FileNotFoundError(f"MODEL: {directory} is not a directory")
     for name in ("model.json", "model.safetensors"):
         if not (directory / name).is_file():
             raise FileNotFoundError(f"MODEL: {directory} is not a model, it has no {name}")
+    from isolatent.pairs.readers import check_data_path
+
+    for path in data:
+        if path is not None and not is_image_data(path):
+            check_data_path(path)
     from isolatent.training import ContrastiveICA
 
     return ContrastiveICA.load(directory)
 
 
-def _read(model: ContrastiveICA, data: Path, session: str | None) -> NDArray[Any]:
+def _read(
+    directory: Path, model: ContrastiveICA, data: Path, options: dict[str, Any]
+) -> Observations | Images:
     """Read observations, with their columns in the order of the training data."""
-    from isolatent.pairs.readers import columns_by_name, read_observations
+    from isolatent.pairs.readers import read_observations
 
-    observed = read_observations(data, session, varying=False)
-    fitted = getattr(model, "feature_names_in_", None)
-    if fitted is not None and observed.names is not None:
-        order = columns_by_name(data.name, observed.names, [str(name) for name in fitted])
-        return observed.x[:, order]
-    if observed.x.shape[1] != model.n_features_in_:
+    shape = model.observation_shape_
+    if is_image_data(data) and (data.suffix.lower() != ".npy" or len(shape) == 3):
+        if options.get("session") is not None:
+            raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
+        return read_for_model(model, data)
+    selection = model_selection(directory, model, {**options, "data": None})
+    observed = read_observations(data, varying=False, selection=selection)
+    n_columns = math.prod(observed.x.shape[1:])
+    if n_columns != model.n_features_in_:
         raise ValueError(
             f"{data.name}: must have {model.n_features_in_} columns like the training data, "
-            f"got {observed.x.shape[1]}"
+            f"got {n_columns}"
         )
-    return observed.x
+    return observed
 
 
 def _read_with_truth(
-    model: ContrastiveICA, data: Path | None, truth: Path, session: str | None
-) -> tuple[NDArray[Any], NDArray[Any]]:
+    directory: Path,
+    model: ContrastiveICA,
+    data: Path | None,
+    truth: Path,
+    options: dict[str, Any],
+) -> tuple[Observations | Images, NDArray[Any]]:
     """Read observations and their true factors."""
     from isolatent.pairs.readers import read_factors
 
@@ -259,36 +404,73 @@ def _read_with_truth(
         )
     source = truth if data is None else data
     z = read_factors(truth)
-    x = _read(model, source, session)
-    if len(z) != len(x):
+    observed = _read(directory, model, source, options)
+    n_rows = len(observed.x) if _has_rows(observed) else len(observed)
+    if len(z) != n_rows:
         raise ValueError(
             f"--truth: {truth.name} has {len(z)} rows of factors, but {source.name} has "
-            f"{len(x)} rows of observations"
+            f"{n_rows} rows of observations"
         )
-    return x, z
+    return observed, z
 
 
-def _encode(model: ContrastiveICA, x: NDArray[Any]) -> NDArray[Any]:
+def _has_rows(observed: Observations | Images) -> TypeIs[Observations]:
+    """Return whether observations are rows of an array, and not images that are read in parts."""
+    return hasattr(observed, "n_incomplete")
+
+
+def _encode(model: ContrastiveICA, observed: Observations | Images) -> NDArray[Any]:
+    """Return codes; those of rows with missing values are NaN."""
+    import numpy as np
+
+    if not _has_rows(observed):
+        return encode_images(model, observed)
     with warnings.catch_warnings():  # columns are already matched by name
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return model.transform(x)
+        if model.window > 1:
+            return model.transform(observed.x, groups=observed.groups, times=observed.times)
+        known = observed.complete
+        if known.all():
+            return model.transform(observed.x)
+        codes = np.full((len(known), model.n_components), np.nan)
+        if known.any():
+            codes[known] = model.transform(observed.x[known])
+        return codes
 
 
-def _write_codes(out: Path, codes: NDArray[Any]) -> None:
+def _progress(quiet: bool) -> Callable[[str], None]:
+    """Return a function that prints a line of progress to standard error."""
+    return (lambda line: None) if quiet else (lambda line: typer.echo(line, err=True))
+
+
+def _write_codes(out: Path, codes: NDArray[Any], observed: Observations | Images) -> None:
+    """Write codes with the row, the name, the session and the time of each."""
+    import numpy as np
+
     suffix = out.suffix.lower()
+    about: dict[str, Any] = {"row": np.arange(len(codes))}
+    for name, values in (
+        ("id", getattr(observed, "row_ids", None)),
+        ("session", observed.groups),
+        ("time", getattr(observed, "times", None)),
+    ):
+        if values is not None:
+            about[name] = values
     with atomic_write(out) as partial:
         if suffix in (".npy", ".npz"):
             with partial.open("wb") as file:  # given a path, NumPy would append a suffix
                 if suffix == ".npy":
                     np.save(file, codes)
                 else:
-                    np.savez(file, h=codes)
+                    np.savez(file, h=codes, **about)
             return
         import pyarrow
         from pyarrow import csv, parquet
 
-        columns = [np.ascontiguousarray(column) for column in codes.T]
-        table = pyarrow.table(columns, names=[f"h{k}" for k in range(len(columns))])
+        columns = about | {f"h{k}": np.ascontiguousarray(h) for k, h in enumerate(codes.T)}
+        table = pyarrow.table(
+            {name: pyarrow.array(values, from_pandas=True) for name, values in columns.items()}
+        )
         if suffix == ".csv":
             csv.write_csv(table, partial)
         else:
@@ -339,6 +521,7 @@ def _scores(
     guaranteed: str | None,
     blocks: list[list[int]] | None,
     random_state: int,
+    progress: Callable[[str], None],
 ) -> dict[str, Interval]:
     """Return all scores that apply, that of the guarantee first."""
     from isolatent import evaluation
@@ -352,7 +535,8 @@ def _scores(
             )
         names = list(dict.fromkeys([guaranteed, *names]))
     scores = {}
-    for name in names:
+    for number, name in enumerate(names, start=1):
+        progress(f"scoring {name} ({number} of {len(names)})")
         options: dict[str, Any] = {"blocks": blocks} if name.startswith("block") else {}
         metric = getattr(evaluation, name)
         scores[name] = evaluation.bootstrap(

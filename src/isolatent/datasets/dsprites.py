@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -13,17 +12,19 @@ from numpy.typing import NDArray
 
 from isolatent.datasets.factor_grid import FactorArray
 from isolatent.datasets.packed_images import UNREADABLE, PackedImages, cached_array
+from isolatent.datasets.published_files import PathLike, Publication
 from isolatent.datasets.sprites import SIZES, factors_of
 from isolatent.files import digest_data
 
 __all__ = ["load_dsprites"]
 
 FILE = "dsprites_ndarray_co1sh3sc6or40x32y32_64x64.npz"
+DSPRITES = Publication("dSprites", "published by DeepMind in its repository of the dataset")
 SIDE = 64
 IMAGES_AT_A_TIME = 4096  # images unpacked at a time: 16 MB
 
 
-def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = True) -> FactorArray:
+def load_dsprites(path: PathLike | None = None, *, cache: bool = True) -> FactorArray:
     r"""Load the published dSprites images as a world, in the order of the file.
 
     The factors are shape (square, ellipse, heart), scale, orientation, x and y; colour is constant.
@@ -40,29 +41,12 @@ def load_dsprites(path: str | os.PathLike[str] | None = None, *, cache: bool = T
         FileNotFoundError: If the file does not exist.
         ValueError: If the file has another layout than the published one.
     """
-    where = _locate(path)
+    where = DSPRITES.find(path, FILE)
     if cache:
         bits = cached_array("dsprites", digest_data(where), lambda: _pack(where))
     else:
         bits = _pack(where)
     return FactorArray(PackedImages(bits, (SIDE, SIDE)), SIZES, **factors_of(SIZES))
-
-
-def _locate(path: str | os.PathLike[str] | None) -> Path:
-    if path is None:
-        path = os.environ.get("ISOLATENT_DATA")
-        if not path:
-            raise ValueError(
-                f"path must be {FILE} or its directory, or ISOLATENT_DATA must name that "
-                "directory; got neither"
-            )
-    if not isinstance(path, str | os.PathLike):
-        raise TypeError(f"path must be {FILE} or its directory, or None, got {path!r}")
-    where = Path(path)
-    where = where / FILE if where.is_dir() else where
-    if not where.is_file():
-        raise FileNotFoundError(f"{where}: does not exist; expected the dSprites file")
-    return where
 
 
 def _pack(path: Path) -> NDArray[np.uint8]:

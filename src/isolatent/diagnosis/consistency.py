@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from isolatent.cards import card
 from isolatent.checks import check_integer
 from isolatent.diagnosis.agreement import agreement, metric_for
 from isolatent.evaluation import Interval, bootstrap, linear_r2, mcc
@@ -50,6 +51,16 @@ class Consistency:
     def __str__(self) -> str:
         ends = f"[{self.low:.3f}, {self.high:.3f}]"
         return f"{self.metric} {self.value:.3f} {ends}, by chance {self.control:.3f}"
+
+    def _repr_html_(self) -> str:
+        runs = [
+            (f"runs {i} and {j}", f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]")
+            for (i, j), one in self.pairs.items()
+        ]
+        by_chance = self.low <= self.control
+        lead = "the runs agree no more than by chance" if by_chance else str(self)
+        mean = [("mean", str(self))] if by_chance else []
+        return card("Consistency", lead, [*mean, *runs], status="no" if by_chance else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data for JSON."""

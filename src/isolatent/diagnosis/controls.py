@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +50,11 @@ def check_information(network: nn.Module, loss: nn.Module, pairs: HeldOut) -> Ch
     words = f"{max(0.0, information):.3f} ± {error:.3f} nats"
     effect = f"held-out pairs share {words}, shuffled ones {max(0.0, control):.3f}"
     if found > max(LEAST_INFORMATION, INFORMED * error):
-        return Check("information", SUPPORTED, information, effect, p_value)
-    status = CANNOT_TELL if found + 2 * error > 2 * LEAST_INFORMATION else CONTRADICTED
-    return Check("information", status, information, effect, p_value, 1.0)
+        status, harm = SUPPORTED, None
+    else:
+        status = CANNOT_TELL if found + 2 * error > 2 * LEAST_INFORMATION else CONTRADICTED
+        harm = 1.0
+    return Check("information", status, information, effect, p_value, harm, error, control)
 
 
 def _shuffle(h: Tensor, h_pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,28 +133,47 @@ class Decoder:
     @classmethod
     def fit(cls, encoder: nn.Module, pairs: HeldOut, head: str, seed: int) -> Decoder:
         """Fit a decoder to the codes of an encoder, whose head says where they live."""
-        x, x_pos = (part.flatten(1).float() for part in (pairs.fitting.x, pairs.testing.x))
-        seen = torch.cat([x, pairs.fitting.x_pos.flatten(1).float()])
-        h = torch.cat([*encode(encoder, pairs.fitting)]).float()
+        parts = (pairs.fitting, pairs.testing)
+        fitting, testing = (
+            [
+                (codes.float(), observed.flatten(1).float())
+                for codes, observed in zip(encode(encoder, part), (part.x, part.x_pos), strict=True)
+            ]
+            for part in parts
+        )
+        h, seen = (torch.cat(halves) for halves in zip(*fitting, strict=True))
+        return cls.fit_codes(h, seen, testing, h.shape[1] - (head == "sphere"), seed)
+
+    @classmethod
+    def fit_codes(
+        cls,
+        h: Tensor,
+        seen: Tensor,
+        testing: Sequence[tuple[Tensor, Tensor]],
+        dimensions: int,
+        seed: int,
+    ) -> Decoder:
+        """Fit a decoder to codes (N, n) of observations (N, m).
+
+        Args:
+            h: The codes.
+            seen: The observations.
+            testing: Codes and observations of held-out anchors, and of their positives.
+            dimensions: Dimensions of the surface on which the codes lie.
+            seed: Seed of the training.
+        """
         center, spread = h.mean(0), h.std(0).clamp(min=1e-9)
         mean, scale = seen.mean(0), seen.std(0).clamp(min=1e-9)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = MLP(h.shape[1], seen.shape[1], (DECODER_WIDTH, DECODER_WIDTH))
             _minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
-        parts = zip(
-            encode(encoder, pairs.testing),
-            (pairs.testing.x, pairs.testing.x_pos),
-            strict=True,
-        )
         r, r_pos = (
-            (observed.flatten(1).float() - mean) / scale
-            - encode_chunks(network, (codes.float() - center) / spread)
-            for codes, observed in parts
+            (observed - mean) / scale - encode_chunks(network, (codes - center) / spread)
+            for codes, observed in testing
         )
-        missed = torch.cat([r, r_pos]).square().mean() / _variance(x_pos, mean, scale)
-        dimensions, found = h.shape[1] - (head == "sphere"), float(missed)
-        return cls(network, center, spread, mean, scale, r, r_pos, found, dimensions)
+        missed = torch.cat([r, r_pos]).square().mean() / _variance(testing[0][1], mean, scale)
+        return cls(network, center, spread, mean, scale, r, r_pos, float(missed), dimensions)
 
     def observe(self, codes: Tensor, generator: Generator, noise: bool) -> Tensor:
         """Return observations (N, m) of codes (N, n).

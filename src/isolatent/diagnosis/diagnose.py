@@ -236,8 +236,6 @@ def _judge(checks: list[Check], expected: ExpectedScore | None) -> list[Check]:
         return checks
     harm = 1 - expected.value
     return [
-        Check(c.key, c.status, c.statistic, c.effect, c.p_value, harm)
-        if c.key == "noise" and c.status == CONTRADICTED
-        else c
+        replace(c, harm=harm) if c.key == "noise" and c.status == CONTRADICTED else c
         for c in checks
     ]

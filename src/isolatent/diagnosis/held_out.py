@@ -98,7 +98,7 @@ def refit(
     other: ContrastiveICA = clone(model)
     # A source of windows draws them stacked already.
     other.set_params(random_state=seed, window=1, **parameters)
-    return other.fit(source)
+    return other.fit(source, on_step=lambda step: None)  # one of many: no line in a notebook
 
 
 def encode(network: nn.Module, pairs: Batch) -> tuple[Tensor, Tensor]:

@@ -198,10 +198,10 @@ def _check(
     if relaxed is not None:
         learned = _words(name, measure_relaxations(relaxed.loss, *relaxed.codes))
         effect = f"{learned}; {effect}" if learned else effect
-        return Check(name, CONTRADICTED, gain.mean, effect, p_value, harm)
+        return Check(name, CONTRADICTED, gain.mean, effect, p_value, harm, gain.error)
     precise = gain.mean + STANDARD_ERRORS / 2 * gain.error < LARGEST_MISSED_GAIN
     status = SUPPORTED if precise else CANNOT_TELL
-    return Check(name, status, gain.mean, effect, p_value)
+    return Check(name, status, gain.mean, effect, p_value, error=gain.error)
 
 
 def _words(name: str, measured: dict[str, Any]) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from isolatent.cards import Row, card
+
 __all__ = ["ASSUMPTION_KEYS", "LEAST_SCORE", "Check", "Diagnosis", "ExpectedScore", "conclude"]
 
 # What data can speak to, by the names that relaxations have where there is one.
@@ -84,6 +86,8 @@ class Check:
             known.
         harm: How far the codes are from those without the assumption, or from the factors, from 0
             to 1: one minus an agreement. None where it is not known.
+        error: Standard error of the statistic; None where it is not known.
+        reference: The same statistic of shuffled pairs; None for checks that do not shuffle.
 
     Example:
         >>> Check("pairing", "contradicted", 1.05, "1.05 nats", 0.0, 0.06).is_harmful
@@ -96,6 +100,8 @@ class Check:
     effect: str
     p_value: float | None = None
     harm: float | None = None
+    error: float | None = None
+    reference: float | None = None
 
     @property
     def is_harmful(self) -> bool:
@@ -106,9 +112,13 @@ class Check:
 
     def __str__(self) -> str:
         mark = {SUPPORTED: "✓", CONTRADICTED: "✗"}.get(self.status, "?")
+        return f"{mark} {self.key:<13} {self.status:<12} {self.effect}{self.figures}"
+
+    @property
+    def figures(self) -> str:
+        """P value and harm in words; empty where neither is known."""
         p = "" if self.p_value is None else f", p = {self.p_value:.2g}"
-        harm = "" if self.harm is None else f", harm {self.harm:.3f}"
-        return f"{mark} {self.key:<13} {self.status:<12} {self.effect}{p}{harm}"
+        return p + ("" if self.harm is None else f", harm {self.harm:.3f}")
 
 
 @dataclass(frozen=True)
@@ -159,6 +169,16 @@ class Diagnosis:
         lines = [self.verdict, *(f"  {check}" for check in self.checks)]
         expected = "not to be had" if self.expected_score is None else str(self.expected_score)
         return "\n".join([*lines, f"  expected score  {expected}"])
+
+    def _repr_html_(self) -> str:
+        marks = {SUPPORTED: "yes", CONTRADICTED: "no", CANNOT_TELL: "open"}
+        status = {True: "yes", False: "no", None: "open"}[self.holds]
+        rows: list[Row] = [
+            (check.key, check.effect + check.figures, marks[check.status]) for check in self.checks
+        ]
+        expected = "not to be had" if self.expected_score is None else str(self.expected_score)
+        rows.append(("expected score", expected))
+        return card("Diagnosis", self.verdict, rows, status=status)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the diagnosis as plain data for JSON."""

@@ -10,6 +10,7 @@ from isolatent.encoders.networks import (
     ConvEncoder,
     PaperMLP,
     PooledEncoder,
+    ProjectedEncoder,
     ResidualEncoder,
     SphereHead,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "PaperMLP",
     "PooledEncoder",
     "PrincipalAxes",
+    "ProjectedEncoder",
     "RecordingEncoders",
     "ResidualEncoder",
     "SphereHead",

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize, silu
+from torch.nn.functional import normalize, relu, silu
 
-from isolatent.checks import check_integer, check_real
+from isolatent.checks import check_integer, check_real, check_scale
 
 __all__ = [
     "MLP",
@@ -17,6 +17,7 @@ __all__ = [
     "ConvEncoder",
     "PaperMLP",
     "PooledEncoder",
+    "ProjectedEncoder",
     "ResidualEncoder",
     "SphereHead",
 ]
@@ -96,37 +97,49 @@ class PaperMLP(MLP):
 
 
 class ConvEncoder(nn.Module):
-    """The papers' encoder of 64 × 64 images (KITTI Masks, dSprites).
+    """The papers' encoder of 64 × 64 images (KITTI Masks, dSprites), for images of any size.
 
-    Four convolutions that halve the image (32, 32, 64, 64 channels), one over all that is left
-    (256), and a linear layer, with ReLUs between them.
+    Convolutions that halve the image (32, 32, 64, 64 channels, and 64 for each further one) until
+    its shorter side has 4 to 7 pixels, one over all that is left (256), and a linear layer, with
+    ReLUs between them. Images of 64 × 64 have four of them, as in the papers.
 
     Args:
         n_outputs: Codes n.
         channels: Channels of the images.
+        size: Height and width of the images, at least 16.
 
     Example:
         >>> ConvEncoder(10)(torch.rand(2, 1, 64, 64)).shape
         torch.Size([2, 10])
+        >>> ConvEncoder(10, channels=3, size=(48, 100))(torch.rand(2, 3, 48, 100)).shape
+        torch.Size([2, 10])
     """
 
-    def __init__(self, n_outputs: int, channels: int = 1) -> None:
+    def __init__(self, n_outputs: int, channels: int = 1, size: tuple[int, int] = (64, 64)) -> None:
         super().__init__()
         check_integer("n_outputs", n_outputs, at_least=1)
         self.channels = check_integer("channels", channels, at_least=1)
+        left = [check_integer("size", side, at_least=16) for side in size]
+        self.size = (left[0], left[1])
+        widths = [channels]
+        while min(left) >= 8:
+            widths.append(32 if len(widths) <= 2 else 64)
+            left = [side // 2 for side in left]
         layers: list[nn.Module] = []
-        for before, after in pairwise([channels, 32, 32, 64, 64]):
+        for before, after in pairwise(widths):
             layers += [nn.Conv2d(before, after, 4, stride=2, padding=1), nn.ReLU()]
-        layers += [nn.Conv2d(64, 256, 4), nn.ReLU(), nn.Flatten(), nn.Linear(256, n_outputs)]
+        layers += [nn.Conv2d(widths[-1], 256, (left[0], left[1])), nn.ReLU()]
+        layers += [nn.Flatten(), nn.Linear(256, n_outputs)]
         # On a CPU convolutions train faster with the channels last.
         self.network = nn.Sequential(*layers)
         self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map images (N, channels, 64, 64) to codes (N, n)."""
-        if x.shape[1:] != (self.channels, 64, 64):
+        """Map images (N, channels, height, width) to codes (N, n)."""
+        if x.shape[1:] != (self.channels, *self.size):
+            height, width = self.size
             raise ValueError(
-                f"x must have shape (N, {self.channels}, 64, 64), got {tuple(x.shape)}"
+                f"x must have shape (N, {self.channels}, {height}, {width}), got {tuple(x.shape)}"
             )
         h: Tensor = self.network(x)
         return h
@@ -213,6 +226,51 @@ class ResidualEncoder(nn.Module):
         return h
 
 
+class ProjectedEncoder(nn.Module):
+    """A residual network and a projector: a perceptron with codes on the unit sphere.
+
+    Contrastive learning with augmentations trains the codes of the projector and uses the features
+    of the backbone, which keep more of what the loss makes codes forget.
+
+    Args:
+        n_outputs: Codes n.
+        channels: Channels of the images.
+        widths: Channels of each stage of the backbone, multiples of 8.
+        blocks: Residual blocks per stage.
+        n_features: Features of the backbone, and width of the projector's hidden layer.
+
+    Example:
+        >>> encoder = ProjectedEncoder(8, widths=(8, 16), blocks=1, n_features=32)
+        >>> images = torch.rand(2, 3, 32, 32)
+        >>> encoder.features(images).shape, encoder(images).norm(dim=1).round(decimals=4).tolist()
+        (torch.Size([2, 32]), [1.0, 1.0])
+    """
+
+    def __init__(
+        self,
+        n_outputs: int,
+        channels: int = 3,
+        widths: Sequence[int] = (32, 64, 128),
+        blocks: int = 1,
+        n_features: int = 128,
+    ) -> None:
+        super().__init__()
+        self.backbone = ResidualEncoder(n_features, channels, widths, blocks)
+        hidden = (n_features,)
+        self.projector = MLP(n_features, n_outputs, hidden, skip=False, slope=0.0)
+        self.head = SphereHead()
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map images (N, channels, height, width) to features of the backbone (N, n_features)."""
+        features: Tensor = relu(self.backbone(x))
+        return features
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map images to codes (N, n)."""
+        codes: Tensor = self.head(self.projector(self.features(x)))
+        return codes
+
+
 class _Residual(nn.Module):
     """y = shortcut(x) + two normalised convolutions of x."""
 
@@ -262,19 +320,21 @@ class BoxHead(nn.Module):
     r"""Codes in a box :math:`[0, b]^n`: :math:`b \,\mathrm{sigmoid}(h)`.
 
     Args:
-        bound: The side b, one for all dimensions, or its start.
+        bound: The side b, one for all dimensions or one for each, or its start.
         learn_bound: Whether b is a parameter, kept positive as :math:`e^{\log b}`.
 
     Example:
         >>> BoxHead(bound=2.0)(torch.tensor([[-100.0, 0.0, 100.0]])).detach()
         tensor([[0., 1., 2.]])
+        >>> BoxHead(bound=[1.0, 3.0])(torch.tensor([[0.0, 0.0]])).detach()
+        tensor([[0.5000, 1.5000]])
     """
 
     log_bound: Tensor
 
-    def __init__(self, bound: float = 1.0, learn_bound: bool = True) -> None:
+    def __init__(self, bound: float | Sequence[float] = 1.0, learn_bound: bool = True) -> None:
         super().__init__()
-        _register(self, "log_bound", check_real("bound", bound, above=0), learn_bound)
+        _register(self, "log_bound", check_scale("bound", bound), learn_bound)
 
     @property
     def bound(self) -> Tensor:
@@ -286,7 +346,7 @@ class BoxHead(nn.Module):
         return self.bound * torch.sigmoid(h)
 
 
-def _register(module: nn.Module, name: str, value: float, learn: bool) -> None:
+def _register(module: nn.Module, name: str, value: float | tuple[float, ...], learn: bool) -> None:
     logarithm = torch.tensor(value).log()
     if learn:
         module.register_parameter(name, nn.Parameter(logarithm))

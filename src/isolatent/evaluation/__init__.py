@@ -12,6 +12,7 @@ from isolatent.evaluation.disentanglement.suite import Disentanglement, evaluate
 from isolatent.evaluation.intervals import Interval, bootstrap
 from isolatent.evaluation.linear import linear_r2
 from isolatent.evaluation.mcc import align_codes, correlation_matrix, mcc
+from isolatent.evaluation.readout import readout_accuracy, readout_r2
 
 __all__ = [
     "DCI",
@@ -34,5 +35,7 @@ __all__ = [
     "mcc",
     "mig",
     "modularity",
+    "readout_accuracy",
+    "readout_r2",
     "sap",
 ]

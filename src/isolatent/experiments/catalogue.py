@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from isolatent.experiments.cells import FILE_NAME_PATTERN, Cell, Published
-from isolatent.experiments.experiment import Experiment
-from isolatent.experiments.image_cells import ImageCell
+from isolatent.experiments.experiment import CELL_TYPES, Experiment
 from isolatent.files import file_name
 
 __all__ = [
@@ -129,7 +128,7 @@ def _validation_message(
 
 def _allowed_keys(where: Sequence[Any], cell_type: str) -> list[str]:
     """Return the keys of the table in which an unknown key was found."""
-    table: Any = ImageCell if cell_type == "images" else Cell
+    table: Any = CELL_TYPES.get(cell_type, Cell)
     if len(where) > 1:
         fields = table.model_fields
         table = Published if where[0] == "published" else fields[where[0]].annotation

@@ -6,12 +6,22 @@ import re
 from dataclasses import fields
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
-from torch import nn
+import torch
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+from torch import Generator, Tensor, nn
 
 from isolatent.contrast import AnInfoNCE, Ensemble
+from isolatent.datasets import RenderedScenes, load_3dident
 from isolatent.experiments.expressions import parse_declaration
-from isolatent.pairs import WorldPairs
+from isolatent.pairs import Augmentations, NearestLatentPairs, WorldPairs, WorldViews
 from isolatent.theory import (
     CONDITIONALS,
     MARGINALS,
@@ -38,6 +48,7 @@ __all__ = [
     "Relax",
     "Spec",
     "WorldSpec",
+    "check_augmentations",
     "one_of",
 ]
 
@@ -48,6 +59,7 @@ MEASURES = ("total_variation", "gradient_noise")
 # The losses of the estimator, and an ensemble with one AnInfoNCE for each conditional.
 LOSS_NAMES = (*LOSS_CLASSES, "ensemble")
 CENTRES = ("mean", "median")
+PUBLISHED_SCENES, PUBLISHED_SIZE = "3dident", 64  # images that are read, and their side in pixels
 FILE_NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.+=-]*"
 
 
@@ -231,6 +243,30 @@ def _ways(written: Any) -> list[dict[str, Any]]:
     return [_declared(way, Distribution) for way in ways]
 
 
+def check_augmentations(written: dict[str, float]) -> dict[str, float]:
+    """Return parameters of :class:`~isolatent.pairs.Augmentations`, if it takes them."""
+    allowed = [field.name for field in fields(Augmentations)]
+    for name in written:
+        if name not in allowed:
+            raise ValueError(f"{name!r} must be one of {', '.join(map(repr, allowed))}")
+    try:
+        Augmentations(**written)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    return written
+
+
+def _stored(written: Any) -> Any:
+    if written == PUBLISHED_SCENES:
+        return written
+    if isinstance(written, bool) or not isinstance(written, int) or written < 2:
+        raise ValueError(
+            f"must be an integer >= 2, or {PUBLISHED_SCENES!r} for the published images, got "
+            f"{written!r}"
+        )
+    return written
+
+
 class WorldSpec(Spec):
     """The world of a cell; each part is a declaration.
 
@@ -242,6 +278,13 @@ class WorldSpec(Spec):
         mixing: Map from latents to observations.
         negatives: Distribution of negatives around their anchor, if batches carry such negatives.
         negatives_per_anchor: Number of these negatives for each anchor.
+        stored: Number of images that are rendered once and stored; pairs are those with the nearest
+            latents (:class:`~isolatent.pairs.NearestLatentPairs`). ``"3dident"`` for the published
+            images, reduced to 64 pixels, from the directory that the environment variable
+            ``ISOLATENT_DATA`` names. By default images are rendered as they are drawn.
+        augmentations: Parameters of :class:`~isolatent.pairs.Augmentations` that differ from its
+            defaults, if both images of a pair are augmented. The views of one scene have a very
+            narrow conditional.
     """
 
     space: Annotated[dict[str, Any], _declaration(Space)]
@@ -252,10 +295,18 @@ class WorldSpec(Spec):
     )
     negatives: Annotated[dict[str, Any], _declaration(Distribution)] | None = None
     negatives_per_anchor: int = Field(default=16, ge=1)
+    stored: Annotated[int | str, BeforeValidator(_stored)] | None = None
+    augmentations: Annotated[dict[str, float], AfterValidator(check_augmentations)] | None = None
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
         space = from_dict(self.space)
+        if self.stored is not None and (self.negatives is not None or len(self.conditional) > 1):
+            raise ValueError("stored takes one conditional and no negatives")
+        if self.augmentations is not None and (
+            self.stored is not None or self.negatives is not None or len(self.conditional) > 1
+        ):
+            raise ValueError("augmentations take one conditional, no negatives, and nothing stored")
         parts: list[tuple[str, type[Any], dict[str, Any] | None]] = [
             ("space", Space, self.space),
             ("mixing", Mixing, self.mixing),
@@ -280,22 +331,60 @@ class WorldSpec(Spec):
         """Number of latents."""
         return int(from_dict(self.space).n)
 
-    def build(self, seed: int, mixing: Mixing | None = None) -> WorldPairs:
+    def build(
+        self, seed: int, mixing: Mixing | None = None
+    ) -> WorldPairs | NearestLatentPairs | WorldViews:
         """Return the pairs of the world; their attribute ``world`` is the world.
 
         Args:
             seed: Seed of the world.
-            mixing: Mixing instead of the declared one.
+            mixing: Mixing instead of the declared one; nothing is stored then.
         """
         space, marginal = from_dict(self.space), from_dict(self.marginal)
         ways = [from_dict(way) for way in self.conditional]
-        mixing = from_dict(self.mixing) if mixing is None else mixing
+        world = World(
+            space,
+            marginal,
+            ways[0],
+            from_dict(self.mixing) if mixing is None else mixing,
+            seed=seed,
+        )
+        if self.stored is not None and mixing is None:
+            if isinstance(self.stored, str):
+                return NearestLatentPairs(load_3dident(size=PUBLISHED_SIZE), world)
+            return NearestLatentPairs(RenderedScenes.of(world, self.stored), world)
+        if self.augmentations is not None:
+            return WorldViews(world, Augmentations(**self.augmentations))
         return WorldPairs(
-            World(space, marginal, ways[0], mixing, seed=seed),
+            world,
             conditionals=ways if len(ways) > 1 else None,
             negatives=None if self.negatives is None else from_dict(self.negatives),
             n_negatives=self.negatives_per_anchor,
         )
+
+    def described(self) -> WorldPairs | NearestLatentPairs | WorldViews:
+        """Return pairs of which beliefs are known, and that take little time to build."""
+        # Augmentations need images.
+        return self.build(0, mixing=Identity() if self.augmentations is None else None)
+
+    def test_set(self, world: World, seed: int, points: int) -> tuple[Tensor, Tensor]:
+        """Return latents and observations for scoring, which no model was trained on.
+
+        Args:
+            world: The world, with its mixing.
+            seed: Seed of the latents.
+            points: Number of them; at most half as many if they are images.
+        """
+        generator = Generator().manual_seed(seed)
+        if self.stored == PUBLISHED_SCENES:
+            published = load_3dident(part="test", size=PUBLISHED_SIZE)
+            order = torch.randperm(len(published), generator=generator)[: points // 2]
+            latents = torch.from_numpy(published.latents[order.numpy()]).float()
+            return latents, published.observe(order)
+        if len(world.observe(world.space.center()[None]).shape) > 2:
+            points //= 2
+        z = world.sample_anchors(points, generator)
+        return z, world.observe(z)
 
 
 def _relax(written: Any) -> Any:
@@ -454,7 +543,7 @@ class Cell(CellFields):
         if needs_potentials(relaxed):
             potentials = "learned"
         return derive_guarantee(
-            Beliefs.of(self.world.build(seed=0, mixing=Identity())),
+            Beliefs.of(self.world.described()),
             similarity="weighted" if weighted else declared.similarity,
             similarity_p=2.0 if weighted else declared.exponent,
             loss=loss,

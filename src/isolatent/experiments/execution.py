@@ -16,7 +16,7 @@ from typing import Any
 import numba
 import numpy as np
 import torch
-from torch import Generator, nn
+from torch import Tensor, nn
 
 from isolatent import __version__
 from isolatent.baselines import SupervisedEncoder
@@ -29,8 +29,12 @@ from isolatent.evaluation import (
     linear_r2,
     mcc,
 )
+from isolatent.experiments.augmentation_cells import AugmentationCell
+from isolatent.experiments.augmentation_execution import execute_augmentation_cell
 from isolatent.experiments.cells import Cell
 from isolatent.experiments.experiment import Run
+from isolatent.experiments.frame_cells import FrameCell
+from isolatent.experiments.frame_execution import execute_frame_cell
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.image_execution import execute_image_cell
 from isolatent.experiments.measures import (
@@ -43,6 +47,7 @@ from isolatent.experiments.measures import (
 )
 from isolatent.experiments.objectives import objective_of_model
 from isolatent.experiments.program import program_digest
+from isolatent.pairs import WorldPairs
 from isolatent.training import Recipe
 
 __all__ = ["execute", "new_record"]
@@ -53,6 +58,7 @@ TEST_SEED = 1_000_003  # test points have another seed than training
 SCATTER_POINTS = 200
 ONE_BY_ONE = ("mcc", "block_mcc")
 QUALITY_POINTS = 2048
+IDENTITY_SIZE = 16  # pixels of a side, to which images are averaged for identity scores
 SUPERVISED_STEPS = 5000  # at most; regression needs fewer than contrastive training
 
 
@@ -73,6 +79,10 @@ def execute(run: Run, threads: int = 1) -> dict[str, Any]:
             warnings.simplefilter("always", IsolatentWarning)
             if isinstance(run.cell, ImageCell):
                 record |= execute_image_cell(run.cell, run.seed)
+            elif isinstance(run.cell, FrameCell):
+                record |= execute_frame_cell(run.cell, run.seed)
+            elif isinstance(run.cell, AugmentationCell):
+                record |= execute_augmentation_cell(run.cell, run.seed)
             else:
                 _measure(run.cell, run.seed, record)
         record["warnings"] = [
@@ -114,8 +124,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
     """Fill a record piece by piece, so that a run that diverges keeps what came before."""
     pairs = cell.world.build(seed)
     world = pairs.world
-    z = world.sample_anchors(TEST_POINTS, Generator().manual_seed(seed + TEST_SEED))
-    x = world.observe(z)
+    z, x = cell.world.test_set(world, seed + TEST_SEED, TEST_POINTS)
     scores, seconds = record["scores"], record["seconds"]
     measures: dict[str, Any] = {}
     record["measures"] = measures
@@ -123,7 +132,7 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
     if "total_variation" in cell.measure:
         measures["total_variation"] = total_variation(world)
     if "identity" in cell.approaches:
-        scores["identity"] = _scores(z.numpy(), x.numpy(), cell)
+        scores["identity"] = _scores(z.numpy(), _as_codes(x), cell)
     if "supervised" in cell.approaches:
         clock = time.perf_counter()
         supervised = SupervisedEncoder(
@@ -133,16 +142,18 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             max_steps=min(int(cell.recipe.get("max_steps", SUPERVISED_STEPS)), SUPERVISED_STEPS),
             random_state=seed,
             accelerator="cpu",
-        ).fit(world)
+            **_supervised_options(cell, x),
+        ).fit(world if isinstance(pairs, WorldPairs) else pairs)
         seconds["supervised"] = round(time.perf_counter() - clock, 2)
         scores["supervised"] = _scores(z.numpy(), supervised.transform(x), cell)
     if "unsupervised" in cell.approaches:
         clock = time.perf_counter()
         model = cell.estimator(seed)
+        quality_points = QUALITY_POINTS if x.ndim == 2 else QUALITY_POINTS // 2
 
         def quality(encoder: nn.Module) -> float:
             with torch.no_grad():
-                return linear_r2(z[:QUALITY_POINTS], encoder(x[:QUALITY_POINTS]))
+                return linear_r2(z[:quality_points], encoder(x[:quality_points]))
 
         model.fit(pairs, quality=quality)
         seconds["unsupervised"] = round(time.perf_counter() - clock, 2)
@@ -158,6 +169,20 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             "scale": scales(cell, model.loss_, z.numpy(), codes_of_loss(model, x, h)),
             **axes_found(model),
         }
+
+
+def _as_codes(x: Tensor) -> Any:
+    """Return observations as codes (N, C); images are averaged to few pixels."""
+    if x.ndim > 2:
+        x = nn.functional.adaptive_avg_pool2d(x, IDENTITY_SIZE).flatten(1)
+    return x.numpy()
+
+
+def _supervised_options(cell: Cell, x: Tensor) -> dict[str, Any]:
+    """Return the batch size of the supervised encoder, which images have in common with others."""
+    if x.ndim == 2 or "batch_size" not in cell.recipe:
+        return {}
+    return {"batch_size": int(cell.recipe["batch_size"])}
 
 
 def _beside_factors(z: Any, h: Any, *, one_by_one: bool) -> dict[str, Any]:

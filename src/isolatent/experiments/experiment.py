@@ -8,26 +8,39 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Field, Tag, field_validator
 
 from isolatent import __version__
-from isolatent.experiments.cells import FILE_NAME_PATTERN, Cell, Spec
+from isolatent.experiments.augmentation_cells import AugmentationCell
+from isolatent.experiments.cells import FILE_NAME_PATTERN, Cell, CellFields, Spec
+from isolatent.experiments.frame_cells import FrameCell
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.files import digest_json, file_name
 
-__all__ = ["AnyCell", "Experiment", "Run", "hashed_fields"]
+__all__ = ["CELL_TYPES", "AnyCell", "Experiment", "Run", "hashed_fields"]
 
+CELL_TYPES: dict[str, type[CellFields]] = {
+    "images": ImageCell,
+    "frames": FrameCell,
+    "photographs": AugmentationCell,
+}
 # Fields of a cell that do not change its result: every run records all scores.
 UNHASHED = {"name", "metrics", "published", "centre", "comparable", "matches", "limits", "note"}
 
 
 def _cell_type(written: Any) -> str:
-    """Return the tag of the class that validates a cell; a cell on images has ``world.images``."""
-    if isinstance(written, ImageCell):
-        return "images"
+    """Return the tag of the class that validates a cell: a key of its world, or ``"latents"``."""
+    for tag, kind in CELL_TYPES.items():
+        if isinstance(written, kind):
+            return tag
     world = written.get("world") if isinstance(written, dict) else None
-    return "images" if isinstance(world, dict) and "images" in world else "latents"
+    found = [tag for tag in CELL_TYPES if isinstance(world, dict) and tag in world]
+    return found[0] if found else "latents"
 
 
 AnyCell = Annotated[
-    Annotated[Cell, Tag("latents")] | Annotated[ImageCell, Tag("images")], Discriminator(_cell_type)
+    Annotated[Cell, Tag("latents")]
+    | Annotated[ImageCell, Tag("images")]
+    | Annotated[FrameCell, Tag("frames")]
+    | Annotated[AugmentationCell, Tag("photographs")],
+    Discriminator(_cell_type),
 ]
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import torch
 from pydantic import Field, field_serializer, model_validator
 from torch import nn
 
@@ -20,20 +21,30 @@ from isolatent.datasets import (
     read_transitions,
     synthetic_transitions,
 )
+from isolatent.encoders import BoxHead
 from isolatent.evaluation.disentanglement.suite import METRICS
 from isolatent.experiments.cells import CellFields, Relax, Spec, one_of
 from isolatent.files import digest_file
 from isolatent.pairs import FactorPairs
 from isolatent.theory import Beliefs, Guarantee, derive_guarantee
 from isolatent.training import ContrastiveICA, Recipe
+from isolatent.training.assembly import IMAGE_ENCODERS
 from isolatent.training.axis_search import AXES
 from isolatent.training.relaxations import AUTO, needs_potentials
 
-__all__ = ["IMAGE_METRICS", "METHODS", "ImageCell", "ImageModelSpec", "ImageWorldSpec"]
+__all__ = [
+    "IMAGE_METRICS",
+    "METHODS",
+    "ImageCell",
+    "ImageModelSpec",
+    "ImageWorldSpec",
+    "check_recipe_of",
+]
 
 IMAGE_SETS = ("sprites", "dsprites")
 PAIR_TYPES = ("uni", "lap", "nat")
-CONTRASTIVE = ("alignuniform", "infonce")
+CONTRASTIVE = ("alignuniform", "infonce", "nce", "scl", "nwj")
+CODE_SPACES = ("euclidean", "box")
 VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
 CELL_ENCODERS = ("conv", "pooled")
 METHODS = (*CONTRASTIVE, *VAES)
@@ -112,9 +123,12 @@ class ImageModelSpec(Spec):
     """The model that a cell trains on images.
 
     Attributes:
-        method: ``"alignuniform"`` (L_AU) or ``"infonce"`` for a contrastive encoder, or the name of
-            a VAE: ``"beta_vae"``, ``"slow_vae"``, ``"ada_gvae"`` or ``"ada_mlvae"``.
+        method: ``"alignuniform"`` (L_AU), ``"infonce"``, ``"nce"``, ``"scl"`` or ``"nwj"`` for a
+            contrastive encoder, or the name of a VAE: ``"beta_vae"``, ``"slow_vae"``,
+            ``"ada_gvae"`` or ``"ada_mlvae"``.
         n_components: Number of codes.
+        space: Space of the codes of a contrastive encoder: ``"euclidean"``, where they are not
+            bounded, as by default, or ``"box"``, with a learned bound for each code.
         p: The exponent of the norm in contrastive losses, by default 1.
         alpha: The weight of uniformity in L_AU.
         encoder: The encoder of contrastive losses: ``"conv"``, the same as that of the VAEs, or
@@ -127,6 +141,7 @@ class ImageModelSpec(Spec):
 
     method: Annotated[str, one_of(METHODS)]
     n_components: int = Field(default=10, ge=2)
+    space: Annotated[str, one_of(CODE_SPACES)] | None = None
     p: float | None = Field(default=None, ge=1)
     alpha: float | None = Field(default=None, gt=0, lt=1)
     encoder: Annotated[str, one_of(CELL_ENCODERS)] = "conv"
@@ -140,14 +155,14 @@ class ImageModelSpec(Spec):
             raise ValueError(f"alpha requires method 'alignuniform', got {self.method!r}")
         if self.alpha is None and self.method == "alignuniform":
             raise ValueError("alpha must be given for method 'alignuniform'")
-        if self.p is not None and not self.contrastive:
-            raise ValueError(
-                f"p requires method {' or '.join(map(repr, CONTRASTIVE))}, got {self.method!r}"
-            )
-        if self.axes is not None and not self.contrastive:
-            raise ValueError(
-                f"axes requires method {' or '.join(map(repr, CONTRASTIVE))}, got {self.method!r}"
-            )
+        for name in ("space", "p", "axes"):
+            if getattr(self, name) is not None and not self.contrastive:
+                raise ValueError(
+                    f"{name} requires method {' or '.join(map(repr, CONTRASTIVE))}, got "
+                    f"{self.method!r}"
+                )
+        if self.axes not in (None, "auto") and self.space == "box":
+            raise ValueError(f"axes of space 'box' must be 'auto' or left out, got {self.axes!r}")
         if self.relax is not None and self.method != "infonce":
             raise ValueError(f"relax requires method 'infonce', got {self.method!r}")
         if self.encoder != "conv" and not self.contrastive:
@@ -163,11 +178,11 @@ class ImageModelSpec(Spec):
 
     @property
     def beliefs(self) -> Beliefs:
-        """What a contrastive encoder believes: free codes without potentials."""
-        power = 1.0 if self.p is None else self.p
+        """What a contrastive encoder believes: a space of its codes, and a uniform marginal."""
+        power, space = 1.0 if self.p is None else self.p, self.space or "euclidean"
         if power in (1.0, 2.0):
-            return Beliefs("euclidean", "uniform", "laplace" if power == 1 else "normal")
-        return Beliefs("euclidean", "uniform", "gennorm", power)
+            return Beliefs(space, "uniform", "laplace" if power == 1 else "normal")
+        return Beliefs(space, "uniform", "gennorm", power)
 
     def build(self, recipe: dict[str, Any], seed: int) -> Any:
         """Return the estimator, not yet fitted."""
@@ -177,7 +192,7 @@ class ImageModelSpec(Spec):
                 self.n_components, random_state=seed, accelerator="cpu", **options, **recipe
             )
         beliefs = self.beliefs
-        loss: str | nn.Module = "infonce"
+        loss: str | nn.Module = self.method
         if self.alpha is not None:
             loss = AlignUniform(alpha=self.alpha, p=beliefs.exponent or 1.0, include_self=True)
         return ContrastiveICA(
@@ -189,10 +204,52 @@ class ImageModelSpec(Spec):
             loss=loss,
             relax=() if self.relax is None else self.relax,
             axes=self.axes,
-            encoder=self.encoder,
+            encoder=self._network(seed),
             recipe=Recipe(**recipe),
             random_state=seed,
             accelerator="cpu",
+        )
+
+    def _network(self, seed: int) -> str | nn.Module:
+        """Return the name of the encoder, or an encoder with a learned bound for each code."""
+        if self.space != "box":
+            return self.encoder
+        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
+            torch.manual_seed(seed)
+            network = IMAGE_ENCODERS[self.encoder](self.n_components)
+        return nn.Sequential(network, BoxHead(bound=[1.0] * self.n_components))
+
+    def guarantee(self, world: Beliefs, n_factors: int) -> Guarantee:
+        """Return what theory claims for the model, before it is trained, in a world of images.
+
+        Args:
+            world: The beliefs that hold in the world.
+            n_factors: The number of its factors.
+        """
+        if not self.contrastive:
+            return VAES[self.method]().guarantee_for(None)
+        declared, relax = self.beliefs, self.relax
+        relaxed = () if relax in (None, AUTO) else tuple(relax or ())
+        return derive_guarantee(
+            world,
+            similarity=declared.similarity,
+            similarity_p=declared.exponent,
+            loss=self.method,
+            potentials="learned" if needs_potentials(relaxed) else declared.potentials(self.method),
+            head=declared.head,
+            relaxed=[name for name in relaxed if name != "marginal"],
+            n_components=self.n_components,
+            n_factors=n_factors,
+        )
+
+
+def check_recipe_of(model: ImageModelSpec, recipe: dict[str, int | float]) -> None:
+    """Raise ValueError if the recipe of a VAE has other parameters than VAEs take."""
+    unknown = set(recipe) - set(VAE_PARAMETERS)
+    if unknown and not model.contrastive:
+        raise ValueError(
+            f"recipe of {model.method!r} may have {', '.join(VAE_PARAMETERS)}, got "
+            f"{sorted(unknown)}"
         )
 
 
@@ -215,12 +272,7 @@ class ImageCell(CellFields):
     def _check_consistency(self) -> Self:
         if self.world.continuous and self.metrics != ["mcc"]:
             raise ValueError(f"metrics of continuous factors must be 'mcc', got {self.metrics}")
-        unknown = set(self.recipe) - set(VAE_PARAMETERS)
-        if unknown and not self.model.contrastive:
-            raise ValueError(
-                f"recipe of {self.model.method!r} may have {', '.join(VAE_PARAMETERS)}, "
-                f"got {sorted(unknown)}"
-            )
+        check_recipe_of(self.model, dict(self.recipe))
         return self
 
     def estimator(self, seed: int) -> Any:
@@ -229,19 +281,4 @@ class ImageCell(CellFields):
 
     def guarantee(self) -> Guarantee:
         """Return what theory claims for the model in this world, before it is trained."""
-        if not self.model.contrastive:
-            return VAES[self.model.method]().guarantee_for(None)
-        declared, relax = self.model.beliefs, self.model.relax
-        relaxed = () if relax in (None, AUTO) else tuple(relax or ())
-        learned = needs_potentials(relaxed)
-        return derive_guarantee(
-            self.world.beliefs(),
-            similarity=declared.similarity,
-            similarity_p=declared.exponent,
-            loss=self.model.method,
-            potentials="learned" if learned else declared.potentials(self.model.method),
-            head=declared.head,
-            relaxed=[name for name in relaxed if name != "marginal"],
-            n_components=self.model.n_components,
-            n_factors=Sprites().n_factors,
-        )
+        return self.model.guarantee(self.world.beliefs(), Sprites().n_factors)

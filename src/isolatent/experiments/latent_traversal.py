@@ -8,10 +8,11 @@ import zlib
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from isolatent.pairs import FactorPairs
+from isolatent.pairs import FactorPairs, FramePairs
 
 __all__ = ["DEAD", "encode_png", "latent_traversal", "sample_test_factors"]
 
@@ -25,7 +26,7 @@ TRAVERSAL_SEED = 2_000_003
 Array = NDArray[Any]
 
 
-def latent_traversal(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any]:
+def latent_traversal(model: Any, pairs: FactorPairs | FramePairs, seed: int) -> dict[str, Any]:
     """Return images along each code, from its 2nd to its 98th percentile.
 
     The other codes stay at those of the image nearest to the median of all codes. A model with a
@@ -78,11 +79,14 @@ def latent_traversal(model: Any, pairs: FactorPairs, seed: int) -> dict[str, Any
     }
 
 
-def sample_test_factors(pairs: FactorPairs, count: int, generator: Generator) -> Tensor:
+def sample_test_factors(
+    pairs: FactorPairs | FramePairs, count: int, generator: Generator
+) -> Tensor:
     """Draw the factors of ``count`` images like those the model was trained on.
 
     These are values with the distribution of the pairs' first elements if the pairs are continuous,
-    otherwise uniform indices into the grid.
+    otherwise uniform indices into the grid. Of recorded frames these are their numbers, each at
+    most once.
 
     Example:
         >>> import torch, isolatent as iso
@@ -92,6 +96,9 @@ def sample_test_factors(pairs: FactorPairs, count: int, generator: Generator) ->
         >>> y.dtype, pairs.observe(y).shape
         (torch.float64, torch.Size([4, 1, 64, 64]))
     """
+    if isinstance(pairs, FramePairs):
+        order = torch.randperm(len(pairs.frames), generator=generator)
+        return order[:count]
     if not pairs.continuous:
         return pairs.world.sample_factors(count, generator)
     transitions: Any = pairs.transitions  # RecordedTransitions, as FactorPairs has checked

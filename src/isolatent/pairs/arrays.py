@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from torch import Generator, Tensor
 
 from isolatent.checks import check_generator, check_integer, check_real
+from isolatent.files import check_not_truncated
 from isolatent.pairs.source import Batch, SplitError
 
 __all__ = [
@@ -158,6 +159,7 @@ def as_observations(
 
 def read_rows(name: str, array: np.ndarray[Any, Any], rows: np.ndarray[Any, Any]) -> Tensor:
     """Return rows as a float tensor: float64 and longer as float64, all else as float32."""
+    check_not_truncated(array)
     taken = np.asarray(array[rows])
     if isinstance(array, np.memmap):
         check_rows_finite(name, taken, rows)

@@ -1,81 +1,93 @@
-"""Figures as SVG, each with a title and a description for screen readers."""
+"""Figures in plotly's JSON schema, from plain numbers; colours are variables of the style sheet."""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from isolatent.report.axes import Frame, format_number, is_drawable, span, tick
-from isolatent.report.colours import heat_level
-from isolatent.report.elements import Markup, element, join, number
+from isolatent.report.content import Figure, clean
 
 __all__ = [
     "Line",
     "bars",
+    "checked",
+    "curves_over",
     "evenly_spaced",
+    "finite",
     "heat_map",
-    "histogram",
+    "intervals",
+    "is_drawable",
     "lines",
+    "named_lines",
+    "packed",
+    "plain_text",
     "points",
+    "seed_points",
+    "signed_map",
     "thinned",
 ]
 
-Point: TypeAlias = tuple[float, float]
-
-PANEL = (340.0, 220.0)  # width and height in pixels
-SMALL = (190.0, 180.0)
-MAX_POINTS = 300  # in a scatter plot, against overplotting
-MAX_LINE_POINTS = 240  # on a line; a panel is not much wider in pixels
-BINS = 32  # of a histogram
-MAX_LABELLED = 16  # rows and columns of a heat map with numbers; more would be illegible
+MAX_LINE_POINTS = 400  # of a line
+MAX_LABELLED = 12  # rows or columns of a matrix that shows its values
+LARGEST_DRAWN = 1e15  # beyond which differences are lost
+STYLES: dict[str, dict[str, Any]] = {
+    "first": {"color": "var(--first)", "width": 2},
+    "second": {"color": "var(--second)", "width": 2, "dash": "dash"},
+    "level": {"color": "var(--ink)", "width": 1.2, "dash": "dot"},
+}
 
 
 @dataclass(frozen=True)
 class Line:
-    """A named line; ``style`` is ``"first"`` or ``"second"``."""
+    """A line with its name for the legend; lines of one name share their entry."""
 
     name: str
-    points: Sequence[Point]
+    points: Sequence[tuple[float, float]]
     style: str = "first"
+    thin: bool = False
 
 
-def _picture(
-    key: str, size: tuple[float, float], title: str, description: str, *content: Markup | None
-) -> Markup:
-    """Return an SVG image with an accessible name; its ids begin with ``key``."""
-    width, height = size
-    return element(
-        "svg",
-        element("title", title, id=f"{key}-title"),
-        element("desc", description, id=f"{key}-desc"),
-        *content,
-        viewBox=f"0 0 {number(width)} {number(height)}",
-        width=width,
-        height=height,
-        role="img",
-        aria_labelledby=f"{key}-title",
-        aria_describedby=f"{key}-desc",
-    )
-
-
-def thinned(points: Iterable[Point], most: int = MAX_LINE_POINTS) -> list[Point]:
-    """Average neighbouring points until at most ``most`` remain; non-finite points are dropped.
+def plain_text(text: str) -> str:
+    """Return a text that plotly shows as it is: it reads some HTML in labels.
 
     Example:
-        >>> thinned([(1, 1.0), (2, 3.0), (3, 5.0), (4, 7.0)], most=2)
-        [(1.5, 2.0), (3.5, 6.0)]
+        >>> plain_text("<b>1 & 2</b>")
+        '&lt;b&gt;1 &amp; 2&lt;/b&gt;'
     """
-    finite = _drawable(points)
-    parts = np.array_split(np.asarray(finite, dtype=float), min(most, len(finite)) or 1)
-    return [(float(x), float(y)) for x, y in (part.mean(axis=0) for part in parts if len(part))]
+    escaped = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return escaped.replace("\n", " ")
 
 
-def _drawable(points: Iterable[Point]) -> list[Point]:
-    return [(x, y) for x, y in points if is_drawable(x) and is_drawable(y)]
+def is_drawable(value: float) -> bool:
+    """Return whether a value is finite and small enough for floating-point coordinates."""
+    return math.isfinite(value) and abs(value) < LARGEST_DRAWN
+
+
+def finite(values: Iterable[float]) -> list[float | None]:
+    """Return numbers of six digits, and None for those that cannot be drawn.
+
+    Example:
+        >>> finite([1.23456, float("nan")])
+        [1.23456, None]
+    """
+    return [float(f"{value:.6g}") if is_drawable(value) else None for value in values]
+
+
+def packed(values: npt.ArrayLike) -> dict[str, str]:
+    """Return numbers as float32 in base64, as plotly.js reads arrays.
+
+    Example:
+        >>> packed([1.0, 2.0])
+        {'dtype': 'f4', 'bdata': 'AACAPwAAAEA='}
+    """
+    data = np.ascontiguousarray(np.asarray(values, dtype="<f4")).tobytes()
+    return {"dtype": "f4", "bdata": base64.b64encode(data).decode()}
 
 
 def lines(
@@ -83,43 +95,45 @@ def lines(
     title: str,
     drawn: Sequence[Line],
     labels: tuple[str, str],
-    *,
     level: tuple[str, float] | None = None,
-) -> Markup:
-    """Draw lines on common axes; ``level`` is a named reference value."""
-    most = max(60, MAX_LINE_POINTS // max(1, len(drawn)))
-    thin = [(line, found) for line in drawn if (found := thinned(line.points, most))]
-    levels = [] if level is None else [level[1]]
-    x_range = span([x for _, found in thin for x, _ in found], room=0.0)
-    y_range = span([*levels, *(y for _, found in thin for _, y in found)])
-    frame = Frame.around(PANEL, x_range, y_range, labels)
-    paths = [
-        element("path", d=_polyline(frame, found), class_=f"line {line.style}")
-        for line, found in thin
-    ]
-    # A line with a single point has no length and would be invisible.
-    dots = [
-        element("path", d=_dots(frame, found), class_=f"dots large {line.style}")
-        for line, found in thin
-        if len(found) == 1
-    ]
-    named = {line.style: line.name for line, _ in thin}
-    ends = "; ".join(
-        f"{line.name} from {format_number(found[0][1])} to {format_number(found[-1][1])}"
-        for line, found in thin[:6]
-    )
-    content = [frame.draw(), *paths, *dots]
-    if level is not None:
-        y = number(frame.y.at(level[1]))
-        content.append(
-            element("path", d=f"M{number(frame.x.start)} {y}H{number(frame.x.end)}", class_="level")
-        )
-        named["level"] = f"{level[0]} {format_number(level[1])}"
-        ends += f"; {named['level']}"
-    content.append(_heading(title))
-    if len(named) > 1:
-        content.append(_legend(named))
-    return _picture(key, PANEL, title, f"{labels[1]} against {labels[0]}: {ends}.", *content)
+) -> Figure:
+    """Draw lines over a common axis; each is thinned to at most ``MAX_LINE_POINTS`` means.
+
+    Args:
+        key: The id of the figure.
+        title: Its title.
+        drawn: The lines.
+        labels: Labels of both axes.
+        level: Name and height of a horizontal line.
+    """
+    traces, names = [], [line.name for line in drawn]
+    for k, line in enumerate(drawn):
+        thin = thinned([p for p in line.points if all(map(is_drawable, p))], MAX_LINE_POINTS)
+        style, name = STYLES[line.style], plain_text(line.name)
+        more: dict[str, Any] = {
+            "line": style | ({"width": 1.1} if line.thin else {}),
+            "marker": {"color": style["color"]},
+            "opacity": 0.75 if line.thin else 1.0,
+            "showlegend": line.name not in names[:k],
+        }
+        mode = "lines" if len(thin) > 1 else "markers"
+        xy = [x for x, _ in thin], [y for _, y in thin]
+        traces.append(_trace(mode, *xy, name=name, legendgroup=name, **more))
+    if level is not None and is_drawable(level[1]):
+        known = [x for line in drawn for x, _ in line.points if is_drawable(x)] or [0.0, 1.0]
+        xy = [min(known), max(known)], [level[1]] * 2
+        traces.append(_trace("lines", *xy, name=plain_text(level[0]), line=STYLES["level"]))
+        names.append(level[0])
+    described = "; ".join(map(_describe_line, drawn[:8]))
+    layout = _layout(title, labels, showlegend=len(set(names)) > 1)
+    return Figure(key, title, f"{labels[1]} against {labels[0]}: {described}.", (*traces,), layout)
+
+
+def _describe_line(line: Line) -> str:
+    ys = [y for _, y in line.points if is_drawable(y)]
+    if not ys:
+        return f"{line.name} without a value"
+    return f"{line.name} from {ys[0]:.4g} to {ys[-1]:.4g}, lowest {min(ys):.4g}"
 
 
 def points(
@@ -129,86 +143,28 @@ def points(
     ys: Sequence[float],
     labels: tuple[str, str],
     description: str,
-    *,
     diagonal: bool = False,
-) -> Markup:
-    """Draw a scatter plot of at most MAX_POINTS points, evenly spaced in their order."""
-    chosen = _drawable(zip(xs, ys, strict=True))
-    chosen = [chosen[k] for k in evenly_spaced(len(chosen), MAX_POINTS)]
-    x_range, y_range = span(x for x, _ in chosen), span(y for _, y in chosen)
+) -> Figure:
+    """Draw points, and the line on which both coordinates agree."""
+    traces = []
     if diagonal:
-        x_range = y_range = min(x_range[0], y_range[0]), max(x_range[1], y_range[1])
-    size = PANEL if diagonal else SMALL
-    frame = Frame.around(size, x_range, y_range, labels, marks=3)
-    line = None
-    if diagonal:
-        low, high = x_range
-        line = element("path", d=_polyline(frame, [(low, low), (high, high)]), class_="level")
-    style = "dots first large" if len(chosen) <= 50 else "dots first"
-    dots = element("path", d=_dots(frame, chosen), class_=style) if chosen else None
-    return _picture(key, size, title, description, frame.draw(), line, dots, _heading(title))
+        known = [v for v in (*xs, *ys) if is_drawable(v)] or [0.0, 1.0]
+        ends = [min(known), max(known)]
+        traces.append(_trace("lines", ends, ends, line=STYLES["level"], hoverinfo="skip"))
+    marker = {"color": "var(--first)", "size": 9 if diagonal else 4, "opacity": 0.6}
+    traces.append(_trace("markers", xs, ys, marker=marker))
+    return Figure(key, title, description, (*traces,), _layout(title, labels), 220)
 
 
-def histogram(key: str, title: str, values: Sequence[float], label: str) -> Markup:
-    """Draw a histogram of values, in per cent of their number."""
-    finite = [value for value in values if is_drawable(value)]
-    low, high = span(finite, room=0.0)
-    counts, edges = np.histogram(finite, bins=BINS, range=(low, high))
-    shares = 100 * counts / max(1, len(finite))
-    y_range = (0.0, 1.08 * float(shares.max()) or 1.0)
-    frame = Frame.around(SMALL, (low, high), y_range, (label, "share (%)"), marks=3)
-    floor = frame.y.at(0)
-    path = "".join(
-        _bar(frame.x.at(left), frame.x.at(right), floor, frame.y.at(share))
-        for left, right, share in zip(edges[:-1], edges[1:], shares, strict=True)
-        if share > 0
-    )
-    described = "no values"
-    if finite:
-        statistics = (min(finite), max(finite), float(np.mean(finite)), float(np.std(finite)))
-        least, most, mean, deviation = map(format_number, statistics)
-        described = (
-            f"{len(finite)} values from {least} to {most}, "
-            f"mean {mean}, standard deviation {deviation}"
-        )
-    return _picture(
-        key,
-        SMALL,
-        title,
-        f"Histogram of {label}: {described}.",
-        frame.draw(),
-        element("path", d=path, class_="bars") if path else None,
-        _heading(title),
-    )
-
-
-def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Markup:
-    """Draw one bar for each value."""
-    low, high = span([0.0, *values])
-    y_range = (low if min(values) < 0 else 0.0, high)
-    frame = Frame.around(PANEL, (0.0, float(len(values))), y_range, labels)
-    frame = replace(frame, x_ticks=[])
-    floor = frame.y.at(0)
-    path = "".join(
-        _bar(frame.x.at(k), frame.x.at(k + 1), floor, frame.y.at(value))
-        for k, value in enumerate(values)
-    )
-    every = max(1, math.ceil(len(values) / 12))
-    names = [
-        tick(str(k + 1), frame.x.at(k + 0.5), frame.y.start + 15)
-        for k in range(0, len(values), every)
-    ]
-    described = ", ".join(format_number(value) for value in values[:40])
-    return _picture(
-        key,
-        PANEL,
-        title,
-        f"{labels[1]} of {labels[0]}s 1 to {len(values)}: {described}.",
-        frame.draw(),
-        *names,
-        element("path", d=path, class_="bars"),
-        _heading(title),
-    )
+def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Figure:
+    """Draw a bar for each value, by its number."""
+    described = ", ".join(f"{value:.3g}" for value in values[:40])
+    names = [str(k + 1) for k in range(len(values))]
+    trace = {"type": "bar", "x": names, "y": finite(values), "marker": {"color": "var(--first)"}}
+    layout = _layout(title, labels)
+    layout["xaxis"]["type"] = "category"
+    description = f"{labels[1]} of {labels[0]}s 1 to {len(values)}: {described}."
+    return Figure(key, title, description, (trace,), layout)
 
 
 def heat_map(
@@ -217,49 +173,35 @@ def heat_map(
     values: Sequence[Sequence[float]],
     labels: tuple[str, str],
     names: Sequence[str] = (),
-) -> Markup:
-    """Draw a matrix of values from 0 to 1 as coloured squares, each with its value.
+    columns: Sequence[str] = (),
+) -> Figure:
+    """Draw a matrix of values from 0 to 1 as coloured squares, small ones with their values.
 
-    Rows are labelled with ``names`` if there are any, otherwise with numbers.
+    Rows are labelled with ``names`` if there are any, otherwise with numbers; so are columns.
     """
-    rows, columns = len(values), max(map(len, values))
-    labelled = max(rows, columns) <= MAX_LABELLED
-    side = 34.0 if labelled else max(4.0, 500 / max(rows, columns))
-    left, top = 46.0 + 6 * max(map(len, names), default=0), 46.0
-    size = (left + columns * side + 4, top + rows * side + 4)
-    every = 1 if labelled else math.ceil(max(rows, columns) / 12)
-    squares = [
-        _square(left + j * side, top + i * side, side, value, labelled)
-        for i, row in enumerate(values)
-        for j, value in enumerate(row)
-    ]
-    marks = [
-        tick(str(j + 1), left + (j + 0.5) * side, top - 6) for j in range(0, columns, every)
-    ] + [
-        tick(names[i] if names else str(i + 1), left - 6, top + (i + 0.5) * side + 4, "end")
-        for i in range(0, rows, every)
-    ]
-    axes = [
-        element("text", labels[1], x=left, y=14, class_="label"),
-        element(
-            "text",
-            labels[0],
-            class_="label mid",
-            transform=f"translate(12 {number(top + rows * side / 2)}) rotate(-90)",
-        ),
-    ]
-    return _picture(key, size, title, _describe_matrix(values), *axes, *marks, *squares)
+    rows, width = len(values), max(map(len, values))
+    labelled = max(rows, width) <= MAX_LABELLED
+    trace = {
+        **{"type": "heatmap", "z": [finite(row) for row in values], "zmin": 0, "zmax": 1},
+        **{"colorscale": "scale(heat)", "xgap": 1, "ygap": 1, "showscale": not labelled},
+        **({"texttemplate": "%{z:.2f}"} if labelled else {}),
+        "hovertemplate": "%{y}, %{x}: %{z:.3f}<extra></extra>",
+    }
+    layout = _layout(title, (labels[1], labels[0]))
+    most = MAX_LABELLED if labelled else 12
+    _name_ticks(layout["xaxis"], columns or [str(k + 1) for k in range(width)], most)
+    _name_ticks(layout["yaxis"], names or [str(k + 1) for k in range(rows)], most)
+    layout["yaxis"]["autorange"] = "reversed"
+    height = round(90 + min(34 * rows, 460))
+    return Figure(key, title, _describe_matrix(values), (trace,), layout, height)
 
 
-def _square(x: float, y: float, side: float, value: float, labelled: bool) -> Markup:
-    if not math.isfinite(value):
-        return tick("–", x + side / 2, y + side / 2 + 4)
-    level = f"h{heat_level(value)}"
-    rectangle = element("rect", x=x, y=y, width=side - 1, height=side - 1, class_=level)
-    if not labelled:
-        return rectangle
-    place = {"x": x + (side - 1) / 2, "y": y + side / 2 + 4}
-    return join(rectangle, element("text", f"{value:.2f}", **place, class_=f"value mid {level}"))
+def _name_ticks(axis: dict[str, Any], names: Sequence[str], most: int) -> None:
+    """Name positions 0, 1, ... of an axis; equal names of categories would fall together."""
+    every = max(1, math.ceil(len(names) / most))
+    places = [*range(0, len(names), every)]
+    axis |= {"tickvals": places, "ticktext": [_short(plain_text(names[k])) for k in places]}
+    axis |= {"showgrid": False, "ticks": ""}
 
 
 def _describe_matrix(values: Sequence[Sequence[float]]) -> str:
@@ -276,6 +218,241 @@ def _describe_matrix(values: Sequence[Sequence[float]]) -> str:
     return text + (f" Elsewhere at most {max(others):.2f}." if others else "")
 
 
+def signed_map(
+    key: str,
+    title: str,
+    values: Sequence[Sequence[float]],
+    labels: tuple[str, str],
+    names: Sequence[str],
+    columns: Sequence[str],
+    span: float,
+    unit: str,
+) -> Figure:
+    """Draw a matrix of values of both signs, of at most ``span``, with rows and columns by name."""
+    trace = {
+        **{"type": "heatmap", "z": [finite(row) for row in values], "zmin": -span, "zmax": span},
+        **{"colorscale": "scale(signed)", "xgap": 1, "ygap": 1},
+        "colorbar": {"title": {"text": unit, "side": "right"}, "thickness": 12},
+        "hovertemplate": "%{z:.3g}<extra></extra>",
+    }
+    layout = _layout(title, labels)
+    _name_ticks(layout["xaxis"], columns, 30)
+    _name_ticks(layout["yaxis"], names, 30)
+    layout["yaxis"]["autorange"] = "reversed"
+    tops = [max(range(len(row)), key=[*map(abs, row)].__getitem__) for row in values]
+    strongest = "; ".join(
+        f"{name}: most {columns[top]} ({row[top]:+.2g})"
+        for name, row, top in zip(names, values, tops, strict=True)
+    )
+    height = 150 + min(30 * len(names), 400)
+    return Figure(key, title, f"{unit.capitalize()}. {strongest}.", (trace,), layout, height)
+
+
+def named_lines(
+    key: str,
+    title: str,
+    drawn: Sequence[tuple[str, Sequence[tuple[float, float]]]],
+    labels: tuple[str, str],
+) -> Figure:
+    """Draw lines that differ by colour and are named below the figure."""
+    traces = tuple(
+        _trace(
+            "lines",
+            [x for x, _ in line],
+            [y for _, y in line],
+            name=_short(plain_text(name)),
+            line={"color": f"var(--c{k % 8 + 1})", "width": 2},
+        )
+        for k, (name, line) in enumerate(drawn)
+    )
+    layout = _layout(title, labels, showlegend=True)
+    layout["legend"] = {"y": -0.35, "yanchor": "top", "x": 0, "xanchor": "left"}
+    described = "; ".join(
+        f"{name} from {line[0][1]:.3g} to {line[-1][1]:.3g}" for name, line in drawn if line
+    )
+    return Figure(key, title, f"{described}.", traces, layout, 320)
+
+
+def seed_points(
+    key: str,
+    title: str,
+    rows: Sequence[tuple[str, Sequence[float], float | None, float | None]],
+    label: str,
+) -> Figure:
+    """Draw the scores of all seeds as points and the published scores as diamonds.
+
+    Args:
+        key: The id of the figure.
+        title: Its title.
+        rows: Name, our scores, and the published score with its spread, both None without one.
+        label: What is scored.
+    """
+    ours = [(v, k) for k, (_, scores, *_) in enumerate(rows) for v in scores if is_drawable(v)]
+    paper = [
+        (value, k, spread or 0.0)
+        for k, (*_, value, spread) in enumerate(rows)
+        if value is not None and is_drawable(value)
+    ]
+    traces = []
+    if paper:
+        xs, ys, spreads = zip(*paper, strict=True)
+        bars_of = {"type": "data", "array": finite(spreads), "color": "var(--muted)"}
+        marker = {"symbol": "diamond-open", "size": 11, "color": "var(--second)"}
+        traces.append(_trace("markers", xs, ys, name="paper", error_x=bars_of, marker=marker))
+    marker = {"size": 7, "color": "var(--first)", "opacity": 0.7}
+    xy = [v for v, _ in ours], [k for _, k in ours]
+    traces.append(_trace("markers", *xy, name="ours, each seed", marker=marker))
+    layout = _rows_layout(title, label, [name for name, *_ in rows])
+    layout["showlegend"] = True
+    described = "; ".join(
+        f"{name}: {', '.join(f'{v:.4g}' for v in scores) or 'no run'}"
+        + ("" if value is None else f", paper {value:.4g}")
+        for name, scores, value, _ in rows[:40]
+    )
+    return Figure(key, title, f"{described}.", (*traces,), layout, 110 + 24 * len(rows))
+
+
+def intervals(
+    key: str,
+    title: str,
+    rows: Sequence[tuple[str, float, tuple[float, float]]],
+    label: str,
+    log: bool = False,
+) -> Figure:
+    """Draw estimates as points with their intervals, one in each row.
+
+    Args:
+        key: The id of the figure.
+        title: Its title.
+        rows: Name, estimate, and ends of the interval; an infinite end is an arrow.
+        label: What is estimated, with its unit.
+        log: Whether the axis is logarithmic.
+    """
+    known = [v for _, value, ends in rows for v in (value, *ends) if is_drawable(v)]
+    known = [v for v in known if v > 0] if log else known
+    near, far = min(known, default=1.0) / 3, 3 * max(known, default=1.0)
+    traces = []
+    for k, (_, value, (low, high)) in enumerate(rows):
+        is_open = not is_drawable(high)
+        ends = [max(low, near) if log else low, far if is_open else high]
+        style = {"color": "var(--first)", "width": 3}
+        traces.append(_trace("lines", ends, [k, k], line=style, hoverinfo="skip"))
+        count = 1 + is_open
+        symbols = ["circle", "triangle-right"][:count]
+        marker = {"color": "var(--first)", "size": 9, "symbol": symbols}
+        traces.append(_trace("markers", [value, far][:count], [k] * count, marker=marker))
+    layout = _rows_layout(title, label, [name for name, *_ in rows])
+    layout["xaxis"] |= {"type": "log"} if log else {}
+    described = "; ".join(
+        f"{name} {value:.3g} ({low:.3g} to {high:.3g})" for name, value, (low, high) in rows[:40]
+    )
+    return Figure(key, title, f"{label}: {described}.", (*traces,), layout, 90 + 26 * len(rows))
+
+
+def checked(
+    key: str,
+    title: str,
+    names: Sequence[str],
+    values: Sequence[float],
+    errors: Sequence[float],
+    limit: tuple[float, bool] | None,
+    label: str,
+    colours: Sequence[str],
+) -> Figure:
+    """Draw what a check observed, and the limit that the first value should not cross.
+
+    Args:
+        key: The id of the figure.
+        title: Its title.
+        names: What the values are of.
+        values: The values.
+        errors: Their standard errors; NaN where there is none.
+        limit: The limit, and whether the first value should be above it; None without one.
+        label: The quantity with its unit.
+        colours: Colours of the values.
+    """
+    doubled = {"type": "data", "array": finite(2 * e for e in errors), "color": "var(--ink)"}
+    marker = {"size": 11, "color": [*colours]}
+    traces = [_trace("markers", values, range(len(values)), marker=marker, error_x=doubled)]
+    layout = _rows_layout(title, label, names)
+    layout["xaxis"]["rangemode"] = "tozero"
+    described = "; ".join(
+        f"{name} {value:.3g}" + (f" ± {error:.2g}" if is_drawable(error) else "")
+        for name, value, error in zip(names, values, errors, strict=True)
+    )
+    if limit is not None:
+        text = f"{'at least' if limit[1] else 'at most'} {limit[0]:.3g}"
+        described += f"; it should be {text}"
+        xy = [limit[0]] * 2, [-0.5, len(values) - 0.5]
+        hover = f"limit: {text}<extra></extra>"
+        traces.append(_trace("lines", *xy, line=STYLES["level"], hovertemplate=hover))
+    height = 120 + 26 * len(values)
+    return Figure(key, title, f"{label}: {described}.", (*traces,), layout, height)
+
+
+def curves_over(
+    key: str,
+    title: str,
+    x: Sequence[Any],
+    curves: Sequence[tuple[str, Sequence[float | None]]],
+    label: str,
+    sessions: Sequence[tuple[str, int, int]] = (),
+    links: str = "",
+) -> Figure:
+    """Draw curves over a common axis, one above the other.
+
+    Args:
+        key: The id of the figure.
+        title: Its title.
+        x: The axis that they share.
+        curves: Name and values of each; None leaves a gap.
+        label: Label of the common axis.
+        sessions: Name, first and last position of each part, to be told apart by colour.
+        links: The id of the explorer whose selection is shown.
+    """
+    count, parts = len(curves), sessions or [("", 0, len(x))]
+    several = len(parts) > 1
+    share, gap = 1 / count, 0.12 / count
+    layout = _layout(title, (label, ""), showlegend=several)
+    layout["xaxis"] |= {"anchor": "y" if count == 1 else f"y{count}", "showgrid": False}
+    layout["legend"] = {"y": -0.2 / count - 0.08, "yanchor": "top", "x": 0, "xanchor": "left"}
+    traces = []
+    for k, (name, values) in enumerate(curves):
+        number = "" if k == 0 else str(k + 1)
+        layout[f"yaxis{number}"] = {
+            "domain": [1 - (k + 1) * share + gap, 1 - k * share],
+            "title": {"text": plain_text(name)},
+            "nticks": 4,
+        }
+        traces += [
+            {
+                **{"type": "scatter", "mode": "lines", "yaxis": f"y{number}", "meta": k},
+                **{"x": x[start:end], "y": values[start:end], "connectgaps": False},
+                **{"name": _short(plain_text(session)), "legendgroup": str(part)},
+                "line": {"color": f"var(--c{part % 8 + 1})", "width": 1.2},
+                "showlegend": k == 0 and several,
+            }
+            for part, (session, start, end) in enumerate(parts)
+        ]
+    listed = ", ".join(name for name, _ in curves)
+    told = f", in {len(parts)} sessions" if several else ""
+    height = 80 + 95 * count + 40 * several
+    return Figure(key, title, f"{listed} against {label}{told}.", (*traces,), layout, height, links)
+
+
+def thinned(drawn: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+    """Return means of at most ``most`` groups of consecutive points.
+
+    Example:
+        >>> thinned([(1, 1), (2, 3), (3, 5), (4, 7)], 2)
+        [(1.5, 2.0), (3.5, 6.0)]
+    """
+    if len(drawn) <= most:
+        return list(drawn)
+    groups = np.array_split(np.asarray(drawn, dtype=float), most)
+    return [(float(x), float(y)) for x, y in (group.mean(axis=0) for group in groups)]
+
+
 def evenly_spaced(count: int, most: int) -> list[int]:
     """Return at most ``most`` evenly spaced indices below ``count``.
 
@@ -286,39 +463,26 @@ def evenly_spaced(count: int, most: int) -> list[int]:
     return [k * count // most for k in range(most)] if count > most else list(range(count))
 
 
-def _bar(left: float, right: float, floor: float, height: float) -> str:
-    gap = min(2.0, (right - left) / 8)
-    sides = (number(value) for value in (left + gap, right - gap, floor, height))
-    first, last, low, high = sides
-    return f"M{first} {low}V{high}H{last}V{low}Z"
+def _trace(mode: str, x: Iterable[float], y: Iterable[float], **more: Any) -> dict[str, Any]:
+    """Return lines or markers in the plane."""
+    return {"type": "scatter", "mode": mode, "x": finite(x), "y": finite(y), **more}
 
 
-def _places(frame: Frame, points: Iterable[Point]) -> list[str]:
-    return [f"{number(frame.x.at(x))} {number(frame.y.at(y))}" for x, y in points]
+def _layout(title: str, labels: tuple[str, str], showlegend: bool = False) -> dict[str, Any]:
+    x, y = ({"title": {"text": plain_text(label)}} for label in labels)
+    return {
+        **{"title": {"text": plain_text(title)}, "xaxis": x, "yaxis": y},
+        "showlegend": showlegend,
+    }
 
 
-def _polyline(frame: Frame, points: Iterable[Point]) -> str:
-    return "M" + "L".join(_places(frame, points))
+def _rows_layout(title: str, label: str, names: Sequence[str]) -> dict[str, Any]:
+    """Return a layout with a row for each name, the first one above."""
+    layout = _layout(title, (label, ""))
+    places = {"tickvals": [*range(len(names))], "ticktext": [*map(plain_text, names)]}
+    layout["yaxis"] |= {**places, "range": [len(names) - 0.5, -0.5]}
+    return layout
 
 
-def _dots(frame: Frame, points: Iterable[Point]) -> str:
-    # Lines of zero length with round caps: a single path for all points keeps the page small.
-    return "".join(f"M{place}h0" for place in _places(frame, points))
-
-
-def _heading(title: str) -> Markup:
-    return element("text", title, x=4, y=14, class_="heading", aria_hidden="true")
-
-
-def _legend(named: dict[str, str]) -> Markup:
-    """Draw the legend, right-aligned in the line of the title."""
-    parts, right = [], PANEL[0] - 10
-    for style, name in reversed(named.items()):
-        parts.append(tick(name, right, 14, "end"))
-        right -= 6.2 * len(name) + 6
-        swatch = f"M{number(right - 16)} 10H{number(right)}"
-        parts.append(
-            element("path", d=swatch, class_="level" if style == "level" else f"line {style}")
-        )
-        right -= 28
-    return element("g", *parts, aria_hidden="true")
+def _short(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:23]}…"

@@ -5,16 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 import platform
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from numpy.typing import ArrayLike
 
 from isolatent.evaluation import align_codes, bootstrap, correlation_matrix, linear_r2, mcc
+from isolatent.figure_data import EncodedRows, TraversalData, encode_rows, traversal_data
+from isolatent.report.diagnosed import headline_of
 from isolatent.report.figures import evenly_spaced
 from isolatent.report.page import (
     APPROACH_LABELS,
@@ -27,11 +28,15 @@ from isolatent.report.page import (
 )
 
 if TYPE_CHECKING:
+    from isolatent.diagnosis import Diagnosis
     from isolatent.training import ContrastiveICA
 
 __all__ = ["page_of_fit"]
 
-MAX_ENCODED = 4096  # rows
+MAX_ENCODED = 100_000  # rows
+MAX_SCORED = 4096  # rows
+FEWEST_DECODED = 40  # rows
+MAX_IMAGES = 1500  # that a decoder is fitted to
 MAX_DRAWN = 400  # points of the figures
 LAST_SHARE = 0.05  # of the steps, over which final values are averaged to reduce noise
 # What the world may do, by the name of the relaxation.
@@ -56,10 +61,17 @@ def page_of_fit(
     title: str = "Report of a fit",
     summary: Sequence[str] = (),
     quality: str = "score",
+    X_pos: Any = None,
+    groups: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    columns: Mapping[str, Any] | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> Page:
     """Return a page about a fitted model, with scores if the true factors are known.
 
-    At most 4096 observations are encoded, evenly spaced over all.
+    The first thing on it is a verdict: of the diagnosis, or of what the fit noticed by itself.
+    At most 100 000 observations are encoded, evenly spaced over all, and if they are rows of
+    numbers, a decoder is fitted to show what each code changes.
 
     Args:
         model: A fitted ``ContrastiveICA``.
@@ -70,14 +82,20 @@ def page_of_fit(
         title: The page's heading.
         summary: Paragraphs below the heading.
         quality: Name of the quality that ``fit`` measured during training, for the axis.
+        X_pos: The positive of each row of X, to colour by relatedness where it was learned.
+        groups: One session id for each row.
+        times: The time of each row.
+        columns: Further values for each row, by name, to colour the codes by; by default the
+            columns of X.
+        diagnosis: The result of :func:`isolatent.diagnose`.
 
     Example:
         >>> import isolatent as iso
         >>> model = iso.ContrastiveICA(2, recipe=iso.Recipe(max_steps=2), random_state=0)
         >>> x = np.random.default_rng(0).normal(size=(90, 2)).cumsum(axis=0)
         >>> page = page_of_fit(model.fit(x), x)
-        >>> page.sections[0].name, len(page.sections[0].codes)
-        ('The fit', 90)
+        >>> page.headline.label, page.sections[0].rows.codes.shape
+        ('Not checked', (90, 2))
     """
     if factors is not None and X is None:
         raise ValueError("X must be given with factors: the observations of these factors")
@@ -95,17 +113,97 @@ def page_of_fit(
         guarantee=guarantee,
         spec=_spec(model),
         command=command,
+        diagnosis=diagnosis,
     )
     if X is not None:
-        x, z = _subsample(X, factors)
-        with warnings.catch_warnings():  # the columns of an array are in the fitted order
-            warnings.filterwarnings("ignore", "X does not have valid feature names")
-            h = model.transform(x)
-        if z is None:
-            section = dataclasses.replace(section, codes=_matrix(h, len(h)))
-        else:
-            section = _with_truth(section, x, z, h, guarantee)
-    return Page(title, tuple(summary), sections=(section,))
+        given = _Given(X, X_pos, groups, times, columns, factors).thinned(model)
+        section = _with_codes(section, model, given)
+        if given.factors is not None:
+            assert section.rows is not None
+            z = given.factors
+            index = evenly_spaced(len(z), MAX_SCORED)
+            x, codes = np.asarray(given.X)[index], section.rows.codes[index]
+            section = _with_truth(section, x, z[index], codes, guarantee)
+    return Page(title, tuple(summary), sections=(section,), headline=headline_of(model, diagnosis))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Given:
+    """What is known about each row; every field but X may be None."""
+
+    X: Any
+    X_pos: Any
+    groups: Any
+    times: Any
+    columns: Mapping[str, Any] | None
+    factors: Any
+
+    def thinned(self, model: ContrastiveICA) -> _Given:
+        """Return at most MAX_ENCODED rows; windows need their neighbours, so they keep all."""
+        factors = None if self.factors is None else np.asarray(self.factors)
+        is_list = isinstance(self.X, list | tuple)
+        count = sum(map(len, self.X)) if is_list else len(self.X)
+        if factors is not None and len(factors) != count:
+            raise ValueError(f"factors must have as many rows as X ({count}), got {len(factors)}")
+        given = dataclasses.replace(self, factors=factors)
+        if count <= MAX_ENCODED or is_list or model.window > 1:
+            return given
+        index = evenly_spaced(count, MAX_ENCODED)
+        taken = {
+            name: None if value is None else _rows_of(value, index)
+            for name in ("X", "X_pos", "groups", "times", "factors")
+            for value in [getattr(given, name)]
+        }
+        if self.times is None:
+            taken["times"] = np.asarray(index)
+        columns = self.columns and {
+            name: _rows_of(values, index) for name, values in self.columns.items()
+        }
+        return _Given(**taken, columns=columns)
+
+
+def _rows_of(values: Any, index: list[int]) -> Any:
+    """Return some rows of an array or a data frame, which keeps the names of its columns."""
+    return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
+
+
+def _with_codes(section: Section, model: ContrastiveICA, given: _Given) -> Section:
+    """Add codes, what they can be coloured by, and what a decoder makes of them."""
+    X, columns = given.X, given.columns
+    related = given.X_pos if "pairing" in model.relaxed_ and model.window == 1 else None
+    rows = encode_rows(model, X, X_pos=related, groups=given.groups, times=given.times)
+    names = [str(name) for name in getattr(model, "feature_names_in_", ())] or None
+    is_table = not isinstance(X, list | tuple) and np.ndim(X) == 2
+    if columns is None:
+        columns = _columns_of(X, names) if is_table else {}
+    changes = None
+    if is_table or (np.ndim(X) in (3, 4) and model.window == 1):
+        changes = _changes(rows, X, names if is_table else None)
+    is_recording = bool(getattr(model, "_has_recording", False))
+    return dataclasses.replace(
+        section, rows=rows, columns=columns, is_recording=is_recording, changes=changes
+    )
+
+
+def _changes(rows: EncodedRows, X: Any, names: Sequence[str] | None) -> TraversalData | None:
+    """Return what a decoder changes along each code; None where there is nothing to decode."""
+    if np.isfinite(rows.codes).all(axis=1).sum() < FEWEST_DECODED:
+        return None
+    if np.ndim(X) > 2:  # images take much memory
+        index = evenly_spaced(len(X), MAX_IMAGES)
+        rows, X = EncodedRows(rows.codes[index], rows.names, head=rows.head), X[index]
+    with suppress(ValueError):  # observations without any variation have no decoder
+        return traversal_data(rows, X, column_names=names)
+    return None
+
+
+def _columns_of(X: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the columns of a table by their names."""
+    if hasattr(X, "columns"):
+        names = [str(name) for name in X.columns]
+    x = np.asarray(X)
+    names = names or [f"column {k + 1}" for k in range(x.shape[1])]
+    return {name: x[:, k] for k, name in enumerate(names)}
 
 
 def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, Any]) -> Section:
@@ -132,18 +230,6 @@ def _with_truth(section: Section, x: Any, z: Any, h: Any, guarantee: dict[str, A
         scatter=(_matrix(factors, MAX_DRAWN), _matrix(codes, MAX_DRAWN)),
         alignment="assignment" if one_by_one else "linear",
     )
-
-
-def _subsample(X: Any, factors: Any) -> tuple[Any, npt.NDArray[Any] | None]:
-    """Return at most MAX_ENCODED observations and their factors."""
-    is_frame = hasattr(X, "iloc")  # a data frame keeps the names of its columns
-    array: Any = X if is_frame else np.asarray(X)
-    z = None if factors is None else np.asarray(factors)
-    if z is not None and len(z) != len(array):
-        raise ValueError(f"factors must have as many rows as X ({len(array)}), got {len(z)}")
-    index = evenly_spaced(len(array), MAX_ENCODED)
-    x = array.iloc[index] if is_frame else array[index]
-    return x, None if z is None else z[index]
 
 
 def _matrix(values: Any, most: int) -> Matrix:
@@ -197,7 +283,10 @@ def _facts(model: ContrastiveICA) -> Facts:
         if information:
             most = last[-1].loss + (last[-1].information or 0.0)
             facts.append(
-                ("Information", f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)")
+                (
+                    "Information in batches",
+                    f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)",
+                )
             )
     return tuple(facts)
 

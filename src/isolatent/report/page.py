@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field
@@ -11,7 +11,9 @@ from pydantic import Field
 from isolatent.theory import CodeAxis
 
 if TYPE_CHECKING:
+    from isolatent.diagnosis import Consistency, Diagnosis
     from isolatent.experiments import Row
+    from isolatent.figure_data import EncodedRows, TraversalData
 
 __all__ = [
     "APPROACH_LABELS",
@@ -19,6 +21,7 @@ __all__ = [
     "Comparison",
     "Curve",
     "Facts",
+    "Headline",
     "LatentTraversal",
     "Matrix",
     "Page",
@@ -79,6 +82,30 @@ class Verdict:
     def rank(self) -> int:
         """The position among the kinds; the worst is 0."""
         return [*VERDICT_SYMBOLS].index(self.kind)
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict on a fit, at the top of its page.
+
+    Attributes:
+        state: ``"good"``, ``"bad"`` or ``"open"``, where the data do not tell or were not asked.
+        label: The verdict in one or two words.
+        text: What was found and what may be claimed.
+        advice: What to do.
+        commands: Commands that do it.
+    """
+
+    state: str
+    label: str
+    text: str
+    advice: str = ""
+    commands: tuple[str, ...] = ()
+
+    @property
+    def symbol(self) -> str:
+        """A symbol that distinguishes the states without colour."""
+        return {"good": "✓", "bad": "✗"}.get(self.state, "?")
 
 
 @dataclass(frozen=True)
@@ -153,7 +180,14 @@ class Section:
         categories: Names of the categorical factors.
         alignment: How the codes were aligned: ``"assignment"``, ``"linear"`` or empty.
         traversal: Images along each code.
-        codes: Codes, rows by columns, where no true factors are known.
+        rows: Codes of rows with their sessions and times.
+        columns: Values of further columns for each of these rows, by name, to colour codes by.
+        is_recording: Whether rows follow each other in time.
+        changes: What a decoder changes along each code.
+        diagnosis: What was checked about the fit.
+        agreement: How far runs agree, whose names are ``factors``.
+        seeds: The scores of all runs in per cent, by the metric's name.
+        published: The published scores with their spread, by the metric's name.
         learned: The learned scale (one number) or weights Λ̂.
         truth: The scale or weights of the world.
         relaxations: Assumptions that were learned instead, and those that were tried.
@@ -179,7 +213,14 @@ class Section:
     categories: tuple[str, ...] = ()
     alignment: str = ""
     traversal: LatentTraversal | None = None
-    codes: Matrix = ()
+    rows: EncodedRows | None = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    is_recording: bool = False
+    changes: TraversalData | None = None
+    diagnosis: Diagnosis | None = None
+    agreement: Consistency | None = None
+    seeds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    published: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)
     learned: tuple[float, ...] = ()
     truth: tuple[float, ...] = ()
     paired: bool = False
@@ -209,10 +250,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: a summary in words, a table of comparisons if there are any, and the sections."""
+    """A page: a summary in words, a table of comparisons if there are any, and the sections.
+
+    ``headline`` is the verdict on a fit.
+    """
 
     title: str
     summary: tuple[str, ...] = ()
     table: tuple[Comparison, ...] = ()
     sections: tuple[Section, ...] = ()
     facts: Facts = ()
+    headline: Headline | None = None

@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
 from isolatent.experiments.store import Store
+from isolatent.figure_data.rows import read_number
 from isolatent.report.page import Curve, LatentTraversal, Matrix
 
 __all__ = [
@@ -106,10 +106,3 @@ def _matrix(value: Any) -> Matrix:
         if isinstance(row, list | tuple)
     )
     return rows if len({len(row) for row in rows}) == 1 and rows[0] else ()
-
-
-def read_number(value: Any) -> float | None:
-    """Return a finite number, or None for any other value."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return None
-    return float(value) if math.isfinite(value) else None

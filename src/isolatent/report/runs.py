@@ -143,6 +143,12 @@ def _section(
         facts=_facts(spec, records, compared, shown),
         scores=_scores(records, rows, _guaranteed_metric(shown)),
         intervals=tuple(_intervals(records, compared.approach)),
+        seeds=_seeds(records, comparisons),
+        published={
+            c.row.metric: (c.row.published, c.row.spread)
+            for c in comparisons
+            if c.row.published is not None
+        },
         curves=tuple(curve for record in records if (curve := read_curve(record))),
         quality=score_name(QUALITY_METRIC),
         correlations=read_absolute(shown.get("correlation")),
@@ -163,6 +169,20 @@ def _section(
             if (error := record.get("error"))
         ),
     )
+
+
+def _seeds(
+    records: list[Record], comparisons: Sequence[Comparison]
+) -> dict[str, tuple[float, ...]]:
+    """Return the scores of all runs in per cent, by the metric that is compared."""
+    found = {}
+    for compared in comparisons:
+        row = compared.row
+        scores = ((r.get("scores") or {}).get(row.approach) or {} for r in records)
+        known = (read_number(own.get(row.metric)) for own in scores)
+        if values := tuple(100 * value for value in known if value is not None):
+            found[row.metric] = values
+    return found
 
 
 def _titles_and_notes(results: Sequence[Results]) -> Iterator[str]:

@@ -1,98 +1,138 @@
-"""A section of the page: everything about one fitted model or one cell of an experiment."""
+"""Sections of a page as blocks: a fitted model, one cell of an experiment, or the table of all."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from isolatent.experiments.latent_traversal import DEAD
 from isolatent.report import figures
-from isolatent.report.axes import is_drawable
-from isolatent.report.elements import Markup, element, facts_list, figure, join, part
+from isolatent.report.agreements import agreement_blocks
+from isolatent.report.content import (
+    Block,
+    Command,
+    FactList,
+    Figure,
+    Figures,
+    Note,
+    Part,
+    Strip,
+    Strips,
+    clean,
+)
+from isolatent.report.diagnosed import diagnosis_blocks
+from isolatent.report.explorer import codes_blocks, factor_lines_blocks, over_time_blocks
 from isolatent.report.figures import Line
-from isolatent.report.page import Curve, Section
+from isolatent.report.guarantee_card import guarantee_card
+from isolatent.report.page import Comparison, Curve, Section, Verdict
 from isolatent.report.records import read_number
 from isolatent.report.tables import (
-    axes_part,
-    intervals_part,
-    relaxations_part,
+    axes_blocks,
+    intervals_blocks,
+    relaxations_blocks,
+    results_blocks,
     score_name,
-    scores_part,
-    verdict_mark,
+    scores_blocks,
 )
-from isolatent.theory.assumptions import ASSUMPTION_KINDS
 
-__all__ = ["render_section"]
+__all__ = ["Entry", "render_results", "render_section"]
 
 MAX_PANELS = 20  # of small multiples
+MAX_FIGURE_ROWS = 80  # of a figure
 RULED_COLUMNS = 9  # images in a row between which the style sheet draws lines
 ALIGNMENTS = {
     "assignment": "after the optimal assignment, with positive signs",
     "linear": "after a linear regression fitted to other observations",
 }
+SEEDS_CAPTION = "The score of each run, and the published score with its spread where there is one."
 TRAVERSAL_KINDS = {
     "decoded": "the decoder’s output",
     "nearest": "the stored image with the nearest codes (the varied code has the largest weight)",
 }
 
 
-def render_section(section: Section, anchor: str, folded: bool) -> Markup:
-    """Render a section.
+@dataclass(frozen=True)
+class Entry:
+    """A section as blocks: ``lead`` is always shown, ``parts`` are folded on long pages."""
 
-    Args:
-        section: The content.
-        anchor: The id of the element, with which the ids inside begin.
-        folded: Whether everything but heading, verdict and facts is hidden at first.
-    """
-    body: tuple[Markup | None, ...] = (
-        scores_part(section),
-        intervals_part(section),
-        _training_part(section, anchor),
-        _factors_part(section, anchor),
-        _traversal_part(section, anchor),
-        _codes_part(section, anchor),
-        _weights_part(section, anchor),
-        relaxations_part(section),
-        axes_part(section),
-        _guarantee_part(section),
-        _command_part(section, anchor),
-    )
-    if folded and any(body):
-        summary = element(
-            "summary", f"Curves, factors, guarantee and specification of {section.name}"
-        )
-        body = (element("details", summary, *body, class_="fold"),)
-    return element(
-        "section",
-        element("h2", section.name, id=f"{anchor}-name"),
-        element("p", verdict_mark(section.verdict)) if section.verdict is not None else None,
-        facts_list(section.facts),
-        *(
-            element("p", element("strong", "Run without a score: "), error, class_="error")
-            for error in section.errors
-        ),
-        *body,
-        id=anchor,
-        class_="entry",
-        aria_labelledby=f"{anchor}-name",
+    name: str
+    anchor: str
+    verdict: Verdict | None
+    lead: tuple[Block, ...]
+    parts: tuple[Part, ...]
+
+
+def render_results(
+    comparisons: Sequence[Comparison], sections: Sequence[Section], anchors: Mapping[str, str]
+) -> tuple[Block, ...]:
+    """Return the table of all comparisons and the scores of all runs as blocks."""
+    return (
+        *results_blocks(comparisons, anchors),
+        *_overview_blocks(comparisons, {section.name: section for section in sections}),
     )
 
 
-def _training_part(section: Section, anchor: str) -> Markup | None:
+def _overview_blocks(
+    comparisons: Sequence[Comparison], sections: Mapping[str, Section]
+) -> Iterator[Block]:
+    """Yield the scores of all runs of all rows as points, one figure for each metric."""
+    by_metric: dict[str, list[Comparison]] = {}
+    for compared in comparisons:
+        by_metric.setdefault(compared.row.metric, []).append(compared)
+    pictures: list[Figure] = []
+    for metric, group in by_metric.items():
+        rows = [
+            (c.section, values, c.row.published, c.row.spread)
+            for c in group
+            if (values := sections[c.section].seeds.get(metric, ())) or c.row.published is not None
+        ]
+        if 1 < len(rows) <= MAX_FIGURE_ROWS:
+            name = score_name(metric)
+            key = f"overview-{len(pictures)}"
+            pictures.append(figures.seed_points(key, name, rows, f"{name} [%]"))
+    if pictures:
+        yield Figures("overview", SEEDS_CAPTION, tuple(pictures), "single")
+
+
+def render_section(section: Section, anchor: str) -> Entry:
+    """Return a section as blocks; ids inside begin with its anchor."""
+    lead: list[Block] = [FactList(section.facts)] if section.facts else []
+    lead += [Note(error, "Run without a score:", "error") for error in section.errors]
+    parts = (
+        ("Runs that were compared", agreement_blocks(section, anchor)),
+        ("Recovered factors", codes_blocks(section, anchor)),
+        ("Factors over time", over_time_blocks(section, anchor)),
+        ("Scores", [*scores_blocks(section), *_seed_blocks(section, anchor)]),
+        ("Runs", intervals_blocks(section)),
+        ("True and recovered factors", _factor_blocks(section, anchor)),
+        ("Latent traversals", _traversal_blocks(section, anchor)),
+        ("What each factor changes", factor_lines_blocks(section, anchor)),
+        ("Diagnosis", diagnosis_blocks(section, anchor)),
+        (_weights_title(section), _weight_blocks(section, anchor)),
+        ("Learned instead of assumed", relaxations_blocks(section)),
+        ("Axes", axes_blocks(section, anchor)),
+        ("Training", _training_blocks(section, anchor)),
+        ("Guarantee", guarantee_card(section)),
+        ("Command and specification", _command_blocks(section, anchor)),
+    )
+    made = (Part(title, tuple(blocks)) for title, blocks in parts)
+    shown = tuple(part for part in made if part.blocks)
+    return Entry(section.name, anchor, section.verdict, tuple(lead), shown)
+
+
+def _training_blocks(section: Section, anchor: str) -> Iterator[Block]:
     several = len(section.curves) > 1
 
     def lines(field: str, name: str, style: str = "first") -> list[Line]:
-        style = f"{style} thin" if several else style
         measured = (_measured(curve, field) for curve in section.curves)
-        return [Line(name, points, style) for points in measured if points]
+        return [Line(name, points, style, thin=several) for points in measured if points]
 
-    held_out, information = (
-        lines("held_out", "held out", "second"),
-        lines("information", "information"),
-    )
+    held_out = lines("held_out", "held out", "second")
+    information = lines("information", "information")
     unit = " (nats)" if information else ""
     truth = ("true", section.truth[0]) if len(set(section.truth)) == 1 else None
-    panels = [
+    panels = tuple(
         figures.lines(
             *(f"{anchor}-{title.lower()}", title, drawn, ("step", label)),
             level=truth if title == "Scale" else None,
@@ -104,9 +144,9 @@ def _training_part(section: Section, anchor: str) -> Markup | None:
             ("Scale", lines("scale", "learned"), "scale"),
         )
         if drawn
-    ]
+    )
     if not panels:
-        return None
+        return
     caption = "Training curves"
     if several:
         caption += f", one line for each of {len(section.curves)} runs"
@@ -119,7 +159,24 @@ def _training_part(section: Section, anchor: str) -> Markup | None:
         caption += (
             ". Information is the lower bound log B − loss on the mutual information of a pair"
         )
-    return part("Training", figure(f"{anchor}-training", f"{caption}.", *panels, class_="panels"))
+    yield from _overfitting_notes(section)
+    yield Figures(f"{anchor}-training", f"{caption}.", panels)
+
+
+def _overfitting_notes(section: Section) -> Iterator[Block]:
+    """Yield a sentence where the held-out loss of the only run rises again."""
+    from isolatent.figure_data import training_data
+
+    if len(section.curves) != 1 or not _measured(section.curves[0], "loss"):
+        return
+    start = training_data({"curve": section.curves[0]}).overfits_from
+    if start is not None:
+        yield Note(
+            f"From step {start} on the held-out loss rises while the loss of the batches falls. "
+            f"The network of about step {start} is the one that was kept.",
+            "Overfitting.",
+            "warning",
+        )
 
 
 def _measured(curve: Curve, field: str) -> list[tuple[float, float]]:
@@ -128,9 +185,21 @@ def _measured(curve: Curve, field: str) -> list[tuple[float, float]]:
     return [(number, value) for number, value in values if value is not None]
 
 
-def _factors_part(section: Section, anchor: str) -> Markup | None:
-    """Return the correlation matrix, and scatter plots of true factors and aligned codes."""
-    shown: list[Markup] = []
+def _seed_blocks(section: Section, anchor: str) -> Iterator[Block]:
+    """Yield the scores of all seeds as points, beside the published ones."""
+    rows = [
+        (score_name(metric), values, *section.published.get(metric, (None, None)))
+        for metric, values in section.seeds.items()
+        if len(values) > 1 or metric in section.published
+    ]
+    if not rows:
+        return
+    figure = figures.seed_points(f"{anchor}-seeds", "Scores of all runs", rows, "score [%]")
+    yield Figures(f"{anchor}-seeds", SEEDS_CAPTION, (figure,), "single")
+
+
+def _factor_blocks(section: Section, anchor: str) -> Iterator[Block]:
+    """Yield the correlation matrix, and scatter plots of true factors and aligned codes."""
     alignment = ALIGNMENTS.get(section.alignment, section.alignment)
     how = f", {alignment}" if alignment else ""
     if section.correlations and section.correlations[0]:
@@ -149,10 +218,10 @@ def _factors_part(section: Section, anchor: str) -> Markup | None:
                     f" For a categorical factor ({', '.join(section.categories)}): the square root "
                     "of the share of the variance of a code’s ranks between categories."
                 )
-        shown.append(figure(f"{anchor}-correlations", caption, matrix, class_="matrix"))
+        yield Figures(f"{anchor}-correlations", caption, (matrix,), "matrix")
     if section.scatter is not None:
         columns = list(zip(*(zip(*rows, strict=True) for rows in section.scatter), strict=False))
-        panels = [
+        panels = tuple(
             figures.points(
                 f"{anchor}-factor{k + 1}",
                 f"Factor {k + 1}",
@@ -162,53 +231,27 @@ def _factors_part(section: Section, anchor: str) -> Markup | None:
                 f"Factor {k + 1}, {len(true)} points: recovered against true{how}.",
             )
             for k, (true, code) in enumerate(columns[:MAX_PANELS])
-        ]
-        caption = f"Recovered against true factors{how}." + _truncation(len(columns), "factors")
-        shown.append(figure(f"{anchor}-scatter", caption, *panels, class_="small panels"))
-    return part("True and recovered factors", *shown) if shown else None
+        )
+        caption = f"Recovered against true factors{how}."
+        if len(columns) > MAX_PANELS:
+            caption += f" The first {MAX_PANELS} of {len(columns)} factors."
+        yield Figures(f"{anchor}-scatter", caption, panels, "small panels")
 
 
-def _codes_part(section: Section, anchor: str) -> Markup | None:
-    """Return a histogram of each code."""
-    if not section.codes:
-        return None
-    columns = list(zip(*section.codes, strict=True))
-    panels = [
-        figures.histogram(f"{anchor}-code{k + 1}", f"Code {k + 1}", column, f"code {k + 1}")
-        for k, column in enumerate(columns[:MAX_PANELS])
-    ]
-    caption = f"Distribution of each code over {len(section.codes)} observations."
-    caption += _truncation(len(columns), "codes")
-    return part("Codes", figure(f"{anchor}-codes", caption, *panels, class_="small panels"))
-
-
-def _truncation(count: int, what: str) -> str:
-    return "" if count <= MAX_PANELS else f" The first {MAX_PANELS} of {count} {what}."
-
-
-def _traversal_part(section: Section, anchor: str) -> Markup | None:
-    """Return a row of images for each code, named by the factor with which it correlates most."""
+def _traversal_blocks(section: Section, anchor: str) -> Iterator[Block]:
+    """Yield a row of images for each code, named by the factor with which it correlates most."""
     traversal = section.traversal
     if traversal is None or not traversal.rows:
-        return None
-    rows = [
-        element(
-            "div",
-            element("p", f"Code {k + 1}{(label := _code_label(section, k))}"),
-            element(
-                "div",
-                element(
-                    "img",
-                    src=f"data:image/png;base64,{row}",
-                    alt=f"Traversal of code {k + 1}{label}",
-                    width=str(traversal.columns * traversal.size),
-                    height=str(traversal.size),
-                ),
-                class_="row nine" if traversal.columns == RULED_COLUMNS else "row",
-            ),
+        return
+    strips = tuple(
+        Strip(
+            f"Code {k + 1}{_code_label(section, k)}",
+            row,
+            traversal.columns * traversal.size,
+            traversal.size,
         )
         for k, row in enumerate(traversal.rows)
-    ]
+    )
     caption = (
         "Each row varies one code from its 2nd to its 98th percentile and keeps the other codes at "
         "those of a central image. Each image is "
@@ -221,8 +264,7 @@ def _traversal_part(section: Section, anchor: str) -> Markup | None:
             f" A code is inactive if its standard deviation is below {100 * DEAD:g} % of the "
             "largest; its correlations carry little information."
         )
-    shown = figure(f"{anchor}-traversal", caption, *rows, class_="traversal")
-    return part("Latent traversals", shown)
+    yield Strips(f"{anchor}-traversal", caption, strips, traversal.columns)
 
 
 def _code_label(section: Section, code: int) -> str:
@@ -237,13 +279,18 @@ def _code_label(section: Section, code: int) -> str:
     return f": {section.factors[best]} ({column[best]:.2f})"
 
 
-def _weights_part(section: Section, anchor: str) -> Markup | None:
+def _weights_title(section: Section) -> str:
+    return "Learned scale" if len(section.learned) == 1 else "Learned weights"
+
+
+def _weight_blocks(section: Section, anchor: str) -> Iterator[Block]:
     learned, truth = section.learned, section.truth
-    if not learned or not all(map(is_drawable, (*learned, *truth))):
-        return None
+    if not learned or not all(map(figures.is_drawable, (*learned, *truth))):
+        return
     if len(learned) == 1:
         true = f", true {truth[0]:.4g}" if len(set(truth)) == 1 else ""
-        return part("Learned scale", element("p", f"learned {learned[0]:.4g}{true}"))
+        yield Note(f"learned {learned[0]:.4g}{true}")
+        return
     key = f"{anchor}-weights"
     if len(truth) == len(learned):
         if not section.paired:
@@ -264,89 +311,15 @@ def _weights_part(section: Section, anchor: str) -> Markup | None:
     else:
         picture = figures.bars(key, "Weights Λ̂", learned, ("code", "learned weight"))
         caption = "Learned weights Λ̂ of the codes."
-    return part("Learned weights", figure(key, caption, picture, class_="panels"))
+    yield Figures(key, caption, (picture,))
 
 
-def _guarantee_part(section: Section) -> Markup | None:
-    card = section.guarantee
-    if card is None:
-        return None
-    claim = card.get("equivalence")
-    gap = str(card.get("gap") or "")
-    if claim:
-        head = join(
-            "The recovered factors equal the true ones up to: ", element("strong", str(claim))
-        )
-    else:
-        head = join(
-            element("strong", "No guarantee: "), gap or "no theorem is known for these assumptions"
-        )
-    assumptions = [
-        (str(a.get("kind")), str(a.get("text", "")))
-        for a in card.get("assumptions") or ()
-        if isinstance(a, Mapping)
-    ]
-    items = [
-        element("li", element("span", ASSUMPTION_KINDS.get(kind, kind), class_="kind"), " ", text)
-        for kind, text in assumptions
-    ]
-    blocks = card.get("blocks")
-    facts = tuple(
-        (label, str(text))
-        for label, text in (
-            ("Metric", score_name(str(card.get("metric") or ""))),
-            ("Theorem", card.get("reference")),
-            ("Gap", gap if claim else ""),
-            ("Consequence", card.get("consequence")),
-            *(("Learned", sentence) for sentence in card.get("learned") or ()),
-            ("Axes", card.get("axes")),
-            ("Blocks of codes", " ".join(str(list(b)) for b in blocks) if blocks else ""),
-        )
-        if text
-    )
-    return part(
-        "Guarantee",
-        element(
-            "div",
-            element("p", head, class_="claim"),
-            join(element("p", "Assumptions:"), element("ul", *items, class_="checklist"))
-            if items
-            else None,
-            facts_list(facts),
-            class_="card" if claim else "card bad",
-        ),
-    )
-
-
-def _command_part(section: Section, anchor: str) -> Markup | None:
-    shown: list[Markup] = []
-    if section.command:
-        note = "Finished runs in a directory are skipped; --out names a new one."
-        shown.append(
-            element(
-                "div",
-                element(
-                    "pre", element("code", section.command, id=f"{anchor}-command"), tabindex="0"
-                ),
-                element(
-                    "button",
-                    "Copy the command",
-                    type="button",
-                    class_="copy",
-                    data_copy=f"{anchor}-command",
-                    hidden=True,
-                ),
-                element("p", note, class_="muted") if " --out " in section.command else None,
-                class_="command",
-            )
-        )
+def _command_blocks(section: Section, anchor: str) -> Iterator[Block]:
+    if not section.command and section.spec is None:
+        return
+    note = "Finished runs in a directory are skipped; --out names a new one."
+    settings = ""
     if section.spec is not None:
-        text = json.dumps(dict(section.spec), indent=2, ensure_ascii=False, default=str)
-        shown.append(
-            element(
-                "details",
-                element("summary", "Specification"),
-                element("pre", element("code", text), tabindex="0"),
-            )
-        )
-    return part("Command and specification", *shown) if shown else None
+        settings = json.dumps(dict(section.spec), indent=2, ensure_ascii=False, default=str)
+    command = section.command or ""
+    yield Command(anchor, clean(command), note if " --out again" in command else "", settings)

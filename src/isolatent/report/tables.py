@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from isolatent.experiments.results import (
     CLOSE,
@@ -16,53 +16,28 @@ from isolatent.experiments.results import (
     seeds_text,
     spread_text,
 )
-from isolatent.report.elements import Markup, element, join, part, scrolling
-from isolatent.report.page import Comparison, Score, Section, Verdict
-from isolatent.theory.code_axes import AXES_NOTE, axis_rows, has_timed_blocks
+from isolatent.figure_data.scores import score_name
+from isolatent.report import figures
+from isolatent.report.content import Block, Figure, Figures, Note, Table, TableCell
+from isolatent.report.page import Comparison, Score, Section
+from isolatent.theory.code_axes import AXES_NOTE, CodeAxis, axis_rows, has_timed_blocks
 
 __all__ = [
-    "axes_part",
-    "intervals_part",
-    "relaxations_part",
-    "results_table",
+    "axes_blocks",
+    "intervals_blocks",
+    "relaxations_blocks",
+    "results_blocks",
     "score_name",
-    "scores_part",
-    "verdict_mark",
+    "scores_blocks",
 ]
 
-SCORE_NAMES = {
-    "linear_r2": "R² (linear)",
-    "mcc": "MCC",
-    "block_r2": "R² (blocks)",
-    "block_mcc": "MCC (blocks)",
-    "beta_vae": "BetaVAE",
-    "factor_vae": "FactorVAE",
-    "mig": "MIG",
-    "disentanglement": "DCI, D",
-    "completeness": "DCI, C",
-    "informativeness": "DCI, I",
-    "modularity": "Modularity",
-    "explicitness": "Explicitness",
-    "sap": "SAP",
-}
 NUMERIC_COLUMNS = ("Paper [%]", "Difference", "Seeds")
 
 
-def score_name(name: str) -> str:
-    """Return the name of a metric as papers write it.
-
-    Example:
-        >>> score_name("mcc"), score_name("linear_r2_block2")
-        ('MCC', 'R² (linear), block 2')
-    """
-    whole, block, number = name.partition("_block")
-    if block and number.isdigit():
-        return f"{score_name(whole)}, block {number}"
-    return SCORE_NAMES.get(name, name)
-
-
-def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str]) -> Markup:
-    """Return the table of our scores beside the published ones; every column can be sorted.
+def results_blocks(
+    comparisons: Sequence[Comparison], anchors: Mapping[str, str]
+) -> Iterator[Block]:
+    """Yield the table of our scores beside the published ones; every column can be sorted.
 
     Args:
         comparisons: One for each row of the table.
@@ -74,39 +49,22 @@ def results_table(comparisons: Sequence[Comparison], anchors: Mapping[str, str])
     # The most important columns come first: a phone shows only the left of a wide table.
     columns = ["Row", "Verdict", ours, *NUMERIC_COLUMNS, "Score", "Objective", "Program"]
     columns += ["Experiment"] if several else []
-    heads = (
-        element(
-            "th",
-            element(
-                "button", name, element("span", aria_hidden="true", class_="arrow"), type="button"
-            ),
-            scope="col",
-            class_="number" if name in (ours, *NUMERIC_COLUMNS) else None,
-        )
-        for name in columns
-    )
-    table = element(
-        "table",
-        element("caption", "Our scores beside the published ones", class_="unseen"),
-        element("thead", element("tr", *heads)),
-        element(
-            "tbody", *(_table_row(compared, anchors, several, mixed) for compared in comparisons)
-        ),
-        class_="results",
-        aria_describedby="results-rule",
-    )
-    rule = (
+    yield Note(
         f"{_centre_names(centres)} over seeds, in per cent. A published score is reached if ours "
         f"is above it, within the paper’s spread or within {CLOSE:g} points; rows in red did not "
         "reach it. Where the paper shows or claims that factors are not identified, a score below "
         f"{NOT_IDENTIFIED:g} % fails as published or claimed. Rows of fewer than {MIN_SEEDS} seeds "
         f"have no verdict. A verdict that starts with “{OURS.strip()}” is on an objective that is "
         "not the paper’s, so the row does not reproduce the published score. Stale seeds are of "
-        "another program than today’s. Press a heading to sort."
+        "another program than today’s. Press a heading to sort.",
+        style="muted",
     )
-    return join(
-        element("p", rule, id="results-rule", class_="muted"),
-        scrolling("Our scores beside the published ones", table),
+    yield Table(
+        "Our scores beside the published ones",
+        tuple(TableCell(name, number=name in (ours, *NUMERIC_COLUMNS)) for name in columns),
+        tuple(_table_row(compared, anchors, several, mixed) for compared in comparisons),
+        frozenset(k for k, compared in enumerate(comparisons) if compared.verdict.is_bad),
+        sortable=True,
     )
 
 
@@ -120,31 +78,26 @@ def _centre_names(centres: set[str]) -> str:
 
 def _table_row(
     compared: Comparison, anchors: Mapping[str, str], several: bool, mixed: bool
-) -> Markup:
+) -> tuple[TableCell, ...]:
     row, verdict = compared.row, compared.verdict
-    anchor = anchors.get(compared.section)
     name = compared.section.removeprefix(f"{row.experiment}: ")
-    return element(
-        "tr",
-        element(
-            "th", name if anchor is None else element("a", name, href=f"#{anchor}"), scope="row"
-        ),
-        element("td", verdict_mark(verdict), data_value=verdict.rank, class_="outcome"),
+    return (
+        TableCell(name, anchor=anchors.get(compared.section, "")),
+        TableCell(verdict.text, verdict.rank, verdict=verdict),
         _numeric(row.ours, ours_text(row, mixed)),
         _numeric(row.published, spread_text(row.published, row.spread)),
         _numeric(row.difference, _signed(row.difference)),
         _numeric(row.seeds, seeds_text(row)),
-        element("td", score_name(row.metric), class_="name"),
-        element("td", row.objective or "–"),
-        element("td", program_text(row) or "–"),
-        element("td", row.experiment) if several else None,
-        class_="bad" if verdict.is_bad else None,
+        TableCell(score_name(row.metric)),
+        TableCell(row.objective or "–"),
+        TableCell(program_text(row) or "–"),
+        *([TableCell(row.experiment)] if several else []),
     )
 
 
-def _numeric(value: float | None, text: str) -> Markup:
+def _numeric(value: float | None, text: str) -> TableCell:
     known = value is not None and math.isfinite(value)
-    return element("td", text or "–", class_="number", data_value=repr(value) if known else "")
+    return TableCell(text or "–", repr(value) if known else "", number=True)
 
 
 def _signed(value: float | None) -> str:
@@ -154,111 +107,102 @@ def _signed(value: float | None) -> str:
     return "0.00" if text[1:] == "0.00" else text
 
 
-def verdict_mark(verdict: Verdict) -> Markup:
-    """Return a verdict as symbol, words and colour."""
-    symbol = element("span", verdict.symbol, aria_hidden="true")
-    return element("span", symbol, " ", verdict.text, class_=f"verdict {verdict.kind}")
-
-
-def scores_part(section: Section) -> Markup | None:
-    """Return the table of scores: representations in rows, metrics in columns."""
+def scores_blocks(section: Section) -> Iterator[Block]:
+    """Yield the table of scores: representations in rows, metrics in columns."""
     if not section.scores:
-        return None
-    table = _score_table({(s.label, score_name(s.metric)): s for s in section.scores})
-    note = None
+        return
+    scores = {(s.label, score_name(s.metric)): s for s in section.scores}
+    yield _score_table(f"Scores of {section.name}", scores)
     if guaranteed := dict.fromkeys(s.metric for s in section.scores if s.guaranteed):
-        listed = ", ".join(map(score_name, guaranteed))
-        note = element("p", f"In bold: {listed}, the metric of the guarantee.")
-    return part("Scores", scrolling(f"Scores of {section.name}", table), note)
+        yield Note(
+            f"In bold: {', '.join(map(score_name, guaranteed))}, the metric of the guarantee."
+        )
 
 
-def intervals_part(section: Section) -> Markup | None:
-    """Return the table of intervals: metrics in rows, since they are many, runs in columns."""
+def intervals_blocks(section: Section) -> Iterator[Block]:
+    """Yield the table of intervals: metrics in rows, since they are many, runs in columns."""
     if not section.intervals:
-        return None
-    table = _score_table({(score_name(s.metric), s.label): s for s in section.intervals})
-    note = (
+        return
+    scores = {(score_name(s.metric), s.label): s for s in section.intervals}
+    yield _score_table(f"Scores of each run of {section.name} with intervals", scores)
+    yield Note(
         "Scores of each run with 95 % bootstrap intervals, in per cent. An interval covers the "
         "sampling of the test points; the variation between trainings is that between the runs."
     )
-    shown = scrolling(f"Scores of each run of {section.name} with intervals", table)
-    return part("Runs", shown, element("p", note))
 
 
-def relaxations_part(section: Section) -> Markup | None:
-    """Return the table of assumptions that were learned instead, or tried."""
+def relaxations_blocks(section: Section) -> Iterator[Block]:
+    """Yield the table of assumptions that were learned instead, or tried."""
     if not section.relaxations:
-        return None
+        return
     compared = any(relaxation.gain for relaxation in section.relaxations)
-    columns = ["Assumption", "Learned", *(["Gain (nats)"] if compared else [])]
-    lines = (
-        element(
-            "tr",
-            element("th", relaxation.name, scope="row"),
-            element("td", (relaxation.learned or "learned") if relaxation.used else "as declared"),
-            element("td", relaxation.gain or "–", class_="number") if compared else None,
+    heads = [TableCell("Assumption"), TableCell("Learned")]
+    heads += [TableCell("Gain (nats)", number=True)] if compared else []
+    rows = tuple(
+        (
+            TableCell(relaxation.name),
+            TableCell((relaxation.learned or "learned") if relaxation.used else "as declared"),
+            *([TableCell(relaxation.gain or "–", number=True)] if compared else []),
         )
         for relaxation in section.relaxations
     )
-    table = element(
-        "table",
-        element("thead", element("tr", *(element("th", name, scope="col") for name in columns))),
-        element("tbody", *lines),
-    )
-    note = None
+    yield Table(f"Assumptions learned by {section.name}", tuple(heads), rows)
     if compared:
-        note = element(
-            "p",
+        yield Note(
             "Gains on held-out pairs ± standard errors: of a learned assumption over those learned "
-            "before it, of the others when they were compared last.",
+            "before it, of the others when they were compared last."
         )
-    shown = scrolling(f"Assumptions learned by {section.name}", table)
-    return part("Learned instead of assumed", shown, note)
 
 
-def axes_part(section: Section) -> Markup | None:
-    """Return the table of the axes of the codes."""
+def axes_blocks(section: Section, anchor: str) -> Iterator[Block]:
+    """Yield the table of the axes of the codes, and their time scales and periods as intervals."""
     if not section.axes:
-        return None
+        return
     headings, *rows = axis_rows(section.axes)
-    heads = (element("th", name.capitalize(), scope="col") for name in headings)
-    lines = (
-        element(
-            "tr",
-            element("th", code, scope="row"),
-            *(element("td", text, class_="number") for text in texts),
-        )
-        for code, *texts in rows
+    yield Table(
+        f"Axes of the codes of {section.name}",
+        tuple(TableCell(name.capitalize(), number=k > 0) for k, name in enumerate(headings)),
+        tuple(tuple(TableCell(text, number=k > 0) for k, text in enumerate(row)) for row in rows),
     )
-    table = element("table", element("thead", element("tr", *heads)), element("tbody", *lines))
-    notes = [f"Axes: {section.axes_choice}."] if section.axes_choice else []
-    notes += [AXES_NOTE] if has_timed_blocks(section.axes) else []
-    shown = scrolling(f"Axes of the codes of {section.name}", table)
-    return part("Axes", shown, *(element("p", note) for note in notes))
+    if section.axes_choice:
+        yield Note(f"Axes: {section.axes_choice}.")
+    if has_timed_blocks(section.axes):
+        yield Note(AXES_NOTE)
+    pictures = tuple(_interval_figures(section.axes, anchor))
+    if pictures:
+        caption = "Estimates with intervals of 95 %; one without an end is open on that side."
+        yield Figures(f"{anchor}-axes", caption, pictures)
 
 
-def _score_table(scores: Mapping[tuple[str, str], Score]) -> Markup:
+def _interval_figures(axes: Sequence[CodeAxis], anchor: str) -> Iterator[Figure]:
+    for field, title in (("time_scale", "Time scales"), ("period", "Periods")):
+        known = [
+            (f"code {axis.code}", getattr(axis, field), getattr(axis, f"{field}_interval"))
+            for axis in axes
+            if getattr(axis, f"{field}_interval") is not None
+            and math.isfinite(getattr(axis, field))
+        ]
+        if known:
+            label = f"{title.lower()[:-1]} [{axes[0].unit}]"
+            yield figures.intervals(f"{anchor}-{field}", title, known, label, log=True)
+
+
+def _score_table(label: str, scores: Mapping[tuple[str, str], Score]) -> Table:
     """Return the table of scores by row and column."""
-    rows = dict.fromkeys(row for row, _ in scores)
     columns = dict.fromkeys(column for _, column in scores)
-    heads = (element("th", name, scope="col", class_="number") for name in columns)
-    lines = (
-        element(
-            "tr",
-            element("th", row, scope="row"),
-            *(_score_cell(scores.get((row, column))) for column in columns),
-        )
-        for row in rows
-    )
-    return element(
-        "table",
-        element("thead", element("tr", element("td"), *heads)),
-        element("tbody", *lines),
+    return Table(
+        label,
+        (TableCell(""), *(TableCell(name, number=True) for name in columns)),
+        tuple(
+            (TableCell(row), *(_score_cell(scores.get((row, column))) for column in columns))
+            for row in dict.fromkeys(row for row, _ in scores)
+        ),
     )
 
 
-def _score_cell(score: Score | None) -> Markup:
-    if score is None:
-        return element("td", "–", class_="number")
-    text = element("strong", score.text) if score.guaranteed else score.text
-    return element("td", text, class_="number")
+def _score_cell(score: Score | None) -> TableCell:
+    return (
+        TableCell("–", number=True)
+        if score is None
+        else TableCell(score.text, number=True, strong=score.guaranteed)
+    )

@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
+from isolatent.cards import Row, card
 from isolatent.checks import check_integer, check_real, check_scale
 from isolatent.theory.assumptions import (
     ASSUMPTION_KINDS,
@@ -109,6 +110,27 @@ class Guarantee:
         if self.withdrawn:
             claim = f"{self.gap}; the theorem would need:"
         rows = [(ASSUMPTION_KINDS[a.kind], a.text) for a in self.assumptions]
+        return "\n".join(
+            [claim, *(f"  {label:<10}  {text}" for label, text in rows + self._facts())]
+        )
+
+    def _repr_html_(self) -> str:
+        lead = f"{self.equivalence}, if:" if self.equivalence else f"no guarantee: {self.gap}"
+        rows: list[Row] = [(ASSUMPTION_KINDS[a.kind], a.text) for a in self.assumptions]
+        rows += [("warning", warning, "no") for warning in self.warnings]
+        facts = [fact for fact in self._facts() if fact[0] != "warning"]
+        return card("Guarantee", lead, rows, status=self.mark, folded=facts)
+
+    @property
+    def mark(self) -> str:
+        """``"no"`` without a claim, ``"open"`` if training contradicts it, and else empty."""
+        if self.equivalence is None:
+            return "no"
+        return "open" if self.warnings else ""
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """Return what is known besides the claim and its assumptions, with labels."""
+        rows = []
         if self.blocks is not None:
             rows.append(("blocks", " ".join(str(list(block)) for block in self.blocks)))
         rows += [
@@ -128,7 +150,7 @@ class Guarantee:
             )
             if text
         ]
-        return "\n".join([claim, *(f"  {label:<10}  {text}" for label, text in rows)])
+        return rows
 
     def withdraw(self, reason: str) -> Guarantee:
         """Return the card of a fit whose claim the data do not support: it claims nothing.

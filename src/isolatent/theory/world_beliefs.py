@@ -6,6 +6,7 @@ from typing import Any
 
 from isolatent.datasets import (
     FactorWorld,
+    KittiMasks,
     LaplaceTransitions,
     RecordedTransitions,
     UniformFactorChange,
@@ -47,6 +48,9 @@ def beliefs_of(source: Any) -> Beliefs:
     world = getattr(source, "world", source)
     if isinstance(world, FactorWorld):
         return _beliefs_of_factor_world(source, world)
+    if isinstance(frames := getattr(source, "frames", source), KittiMasks):
+        measured = Uncovered(f"{frames.n_factors} factors measured in recorded frames")
+        return Beliefs(measured, "unknown", Uncovered("recorded steps, whose density is not known"))
     if not isinstance(world, World):
         raise TypeError(f"world must be a World or a pair source with one, got {source!r}")
     space = SPACE_NAMES.get(type(world.space)) or Uncovered(repr(world.space))
@@ -55,6 +59,8 @@ def beliefs_of(source: Any) -> Beliefs:
         marginal = "uniform"
     elif type(world.marginal) is Normal:
         marginal = "normal"
+    if getattr(source, "augmentations", None) is not None:
+        return Beliefs(space, marginal, Uncovered("that of augmented views, which is not known"))
     conditionals = getattr(source, "conditionals", None) or (world.conditional,)
     negatives = getattr(source, "negatives", None)
     if isinstance(negatives, Distribution):
@@ -69,8 +75,9 @@ def beliefs_of(source: Any) -> Beliefs:
 
 def count_factors(world: Any) -> int:
     """Return the number of factors of a world, or of the world of a pair source."""
-    world = getattr(world, "world", world)
-    return int(world.n_factors if isinstance(world, FactorWorld) else world.n_latents)
+    world = getattr(world, "frames", getattr(world, "world", world))
+    known = isinstance(world, FactorWorld | KittiMasks)
+    return int(world.n_factors if known else world.n_latents)
 
 
 def _less(conditional: Distribution, negatives: Distribution, n: int) -> Any:

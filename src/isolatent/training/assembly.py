@@ -49,6 +49,7 @@ from isolatent.training.relaxations import attach, needs_potentials, relaxations
 
 __all__ = [
     "ENCODERS",
+    "IMAGE_ENCODERS",
     "LOSS_CLASSES",
     "RECORDING_ENCODERS",
     "WHITENED",
@@ -67,11 +68,12 @@ __all__ = [
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
-CONV_SIZE, MIN_IMAGE_SIZE = 64, 16  # pixels of a side: what "conv" takes, the least for the others
-ENCODERS = ("mlp", "paper", *IMAGE_ENCODERS)
+MIN_IMAGE_SIZE = 16  # pixels of a side
+ENCODERS = ("mlp", "deep", "paper", *IMAGE_ENCODERS)
 WHITENING_TENSORS = ("0.matrix", "1.matrix")  # without and with a transformation of counts
 RECORDING_ENCODERS = ("mlp", "paper")  # for recordings with columns of their own
-WHITENED = ("mlp",)  # encoders whose first layer is estimated from pairs
+WHITENED = ("mlp", "deep")  # encoders whose first layer is estimated from pairs
+DEEP_LAYERS, DEEP_WIDTH = 3, 2  # of the perceptron of "deep"; its width is relative to "mlp"
 LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "infonce": InfoNCE,
     "aninfonce": AnInfoNCE,
@@ -101,13 +103,13 @@ def build_encoder(
         beliefs: What is believed about the world.
         n_components: Number of codes.
         factor_scale: Whether each code may get a weight of its own, besides by the beliefs.
-        whitening: First layer of ``"mlp"``; by default one that keeps all directions.
+        whitening: First layer of ``"mlp"`` and ``"deep"``; by default it keeps all directions.
         counts: Whether observations are counts, which are transformed first.
         capacity: Capacity of the perceptron of ``"mlp"``; by default that for many pairs.
     """
     check_one_of("encoder", name, ENCODERS)
     images = name in IMAGE_ENCODERS
-    if len(shape) != (3 if images else 1):
+    if len(shape) not in ((2, 3) if images else (1,)):
         expected = "(N, channels, height, width)" if images else "(N, features)"
         got = ", ".join(map(str, shape))
         raise ValueError(f"X must have shape {expected} for encoder={name!r}, got (N, {got})")
@@ -115,13 +117,21 @@ def build_encoder(
         _check_image_size(name, shape)
     layers: list[nn.Module]
     if images:
-        layers = [IMAGE_ENCODERS[name](n_components, shape[0])]
+        channels, size = 1 if len(shape) == 2 else shape[0], shape[-2:]
+        if name == "conv":
+            layers = [ConvEncoder(n_components, channels, (size[0], size[1]))]
+        else:
+            layers = [IMAGE_ENCODERS[name](n_components, channels)]
+        if len(shape) == 2:  # images of one channel, which is not spelt out
+            layers.insert(0, nn.Unflatten(1, (1, shape[0])))
     elif name == "paper":
         layers = [PaperMLP(shape[0], n_components)]
     else:
         capacity = default_capacity(n_components) if capacity is None else capacity
         first = Whitening(shape[0]) if whitening is None else whitening
-        hidden = (capacity.width, capacity.width) if capacity.width else ()
+        hidden: tuple[int, ...] = (capacity.width, capacity.width) if capacity.width else ()
+        if name == "deep":
+            hidden = (DEEP_WIDTH * default_capacity(n_components).width,) * DEEP_LAYERS
         layers = [first, MLP(first.n_kept, n_components, hidden, dropout=capacity.dropout)]
     if counts:
         layers.insert(0, Anscombe())
@@ -177,14 +187,11 @@ def saved_whitening(tensors: Mapping[str, Tensor], shape: tuple[int, ...]) -> Wh
 
 
 def _check_image_size(name: str, shape: tuple[int, ...]) -> None:
-    fixed = name == "conv"
-    if shape[1:] != (CONV_SIZE, CONV_SIZE) if fixed else min(shape[1:]) < MIN_IMAGE_SIZE:
-        expected = f"{CONV_SIZE} × {CONV_SIZE}"
-        if not fixed:
-            expected = f"at least {MIN_IMAGE_SIZE} × {MIN_IMAGE_SIZE}"
+    if min(shape[-2:]) < MIN_IMAGE_SIZE:
         got = ", ".join(map(str, shape))
         raise ValueError(
-            f"X must have images of {expected} pixels for encoder={name!r}, got (N, {got})"
+            f"X must have images of at least {MIN_IMAGE_SIZE} × {MIN_IMAGE_SIZE} pixels for "
+            f"encoder={name!r}, got (N, {got})"
         )
 
 

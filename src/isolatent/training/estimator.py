@@ -38,8 +38,9 @@ from isolatent.training.contrastive import ContrastiveTraining
 from isolatent.training.credible_regions import CredibleRegions
 from isolatent.training.devices import Processes, connect
 from isolatent.training.noise import PosteriorSpread, wrap_encoder
+from isolatent.training.notebook import ShownInNotebooks
 from isolatent.training.parameters import DEFAULT
-from isolatent.training.progress import Step
+from isolatent.training.progress import Step, ignore_step
 from isolatent.training.recipe import Recipe
 from isolatent.training.relaxations import AUTO, check_relax, relatedness
 from isolatent.training.restarts import check_n_init, choose_start
@@ -63,7 +64,7 @@ MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class ContrastiveICA(StoredModel):
+class ContrastiveICA(ShownInNotebooks, StoredModel):
     r"""Recover latent factors from positive pairs.
 
     With ``space=None`` nothing is declared but the number of factors. Codes are free then, and
@@ -110,8 +111,10 @@ class ContrastiveICA(StoredModel):
             best, or None to leave the codes as they are. They are aligned only as far as checks
             confirm. ``"default"`` means ``"auto"`` if neither space, marginal nor conditional is
             declared, and None otherwise.
-        encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"paper"`` (that of
-            `zimmermann2021`), ``"conv"`` (64 × 64 images), ``"pooled"`` (images, fast on a CPU),
+        encoder: ``"mlp"`` (whitened input, a linear path beside a perceptron), ``"deep"`` (the same
+            with three hidden layers of twice the width, for mixings that need more), ``"paper"``
+            (that of `zimmermann2021`), ``"conv"`` (images), ``"pooled"`` (images, fast on a
+            CPU),
             ``"residual"`` (images), or any module that maps observations to codes
             (N, n_components).
         counts: Whether observations are counts, such as spikes in a bin or photons: none is
@@ -192,7 +195,7 @@ class ContrastiveICA(StoredModel):
         separate: bool | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
         resume: str | os.PathLike[str] | None = None,
-        on_step: Callable[[Step], None] = lambda step: None,
+        on_step: Callable[[Step], None] = ignore_step,
         quality: Callable[[nn.Module], float] | None = None,
     ) -> Self:
         """Train on pairs.
@@ -203,18 +206,21 @@ class ContrastiveICA(StoredModel):
 
         Args:
             X: Observations (N, m) with their positives in ``X_pos``; or, without ``X_pos``, a
-                recording (T, m) whose rows have their positives at most ``lag`` rows later, or a
-                list of recordings; or a world or any pair source. Rows of a
-                recording that hold NaN are in no pair, which a warning says.
+                recording (T, m) whose rows have their positives at most ``lag`` rows later, a list
+                of recordings, or trials of equal length (trials, T, m), each of them a session; or
+                a world, any pair source, or a PyTorch ``Dataset`` or ``DataLoader`` of pairs. Rows
+                of a recording that hold NaN are in no pair, which a warning says.
             X_pos: The positive of each row of X.
             unpaired: For X with X_pos: further observations (M, ...) without a partner,
                 distributed as those in pairs. They are negatives of all pairs, the whitening is
                 estimated from them as well, and a decoder that keeps encoders of few pairs from
                 overfitting reconstructs them.
-            groups: For recordings: one session id for each row. Pairs stay within a session.
-            times: For recordings: the time of each row, increasing within each session; for a list
-                of recordings a list. The time between the rows of a pair is its lag times the
-                median interval, up to half of that interval; a longer interval ends a session.
+            groups: For recordings: one session id for each row, or, if X is a data frame, the
+                name of the column that holds them. Pairs stay within a session.
+            times: For recordings: the time of each row, increasing within each session, or the name
+                of a column; for a list of recordings a list. The time between the rows of a pair is
+                its lag times the median interval, up to half of that interval; a longer interval
+                ends a session.
             max_gap: For recordings: longest run of rows with NaN that is interpolated linearly.
             common: For a list of recordings: which of their rows show the same factors.
                 ``"times"`` for rows at the same time; or a list of arrays with a label for each
@@ -226,7 +232,8 @@ class ContrastiveICA(StoredModel):
                 crash or Ctrl-C. Older checkpoints in it are replaced.
             resume: Such a directory; the run continues from its last intact checkpoint, to the same
                 result as without the interruption. Data and parameters must be the same.
-            on_step: Called after every step, for progress displays and logs.
+            on_step: Called after every step, for progress displays and logs. By default a notebook
+                shows one line for a long fit.
             quality: Scores an encoder where the truth is known; its figure is passed to
                 ``on_step``.
         """

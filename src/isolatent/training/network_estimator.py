@@ -23,7 +23,7 @@ from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, connect
 from isolatent.training.engine import Training, train
 from isolatent.training.observations import ObservationsMixin
-from isolatent.training.progress import Step
+from isolatent.training.progress import Step, follow, ignore_step
 from isolatent.training.storage import Stored
 
 __all__ = ["NetworkEstimator", "TrainedRun"]
@@ -130,7 +130,7 @@ class NetworkEstimator(
                 training,
                 source,
                 held_out,
-                on_step=on_step if processes.rank == 0 else lambda step: None,
+                on_step=follow(on_step) if processes.rank == 0 else ignore_step,
                 quality=quality,
                 checkpoints=checkpoints,
                 identity=identity,

@@ -13,13 +13,16 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
 from isolatent.datasets import FactorWorld
+from isolatent.files import check_not_truncated
 from isolatent.inference import chunk_slices, encode_chunks
 from isolatent.pairs import (
     ArrayPairs,
     PairSource,
     SeriesPairs,
     WorldPairs,
+    as_pair_source,
     check_rows_finite,
+    is_torch_data,
     release_pages,
 )
 from isolatent.worlds import World
@@ -43,6 +46,11 @@ class ObservationsMixin:
     @property
     def _n_features_out(self) -> int:  # for get_feature_names_out
         return int(self.n_components)
+
+    @property
+    def observation_shape_(self) -> tuple[int, ...]:
+        """Shape of one observation: columns, or channels, height and width of an image."""
+        return tuple(self._shape)
 
     def _draw_seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
@@ -96,6 +104,8 @@ class ObservationsMixin:
                 raise ValueError("X_pos must be None when X is a world or a pair source")
             if groups is not None:
                 raise ValueError("groups must be None when X is a world or a pair source")
+            if is_torch_data(X):
+                return as_pair_source(X)
             return WorldPairs(X) if isinstance(X, World) else X
         if X_pos is None:
             return SeriesPairs(self._as_array(X, reset), lag=self.lag, groups=groups)
@@ -129,6 +139,7 @@ class ObservationsMixin:
         """
         mapped: list[np.ndarray[Any, Any]] = []
         for rows in chunk_slices(len(array), math.prod(array.shape[1:])):
+            check_not_truncated(array)
             chunk = np.array(array[rows])
             check_rows_finite(name, chunk, np.arange(rows.start, rows.stop))
             x = torch.from_numpy(chunk.astype(_float_like(chunk), copy=False))
@@ -139,8 +150,11 @@ class ObservationsMixin:
 
 
 def is_source(X: Any) -> bool:
-    """Return whether X is a world or a pair source; a data frame has a method ``sample``, too."""
-    return isinstance(X, World | PairSource) and not hasattr(X, "__array__")
+    """Return whether X yields pairs: a world, a pair source, or a dataset or loader of PyTorch.
+
+    A data frame has a method ``sample``, too.
+    """
+    return is_torch_data(X) or (isinstance(X, World | PairSource) and not hasattr(X, "__array__"))
 
 
 def _float_like(array: np.ndarray[Any, Any]) -> type:

@@ -5,21 +5,33 @@ from __future__ import annotations
 import csv
 import math
 import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
-__all__ = ["CsvLog", "ProgressDisplay", "Step", "steps_from_tensor", "steps_to_tensor"]
+__all__ = [
+    "CsvLog",
+    "NotebookLine",
+    "ProgressDisplay",
+    "Step",
+    "follow",
+    "ignore_step",
+    "steps_from_tensor",
+    "steps_to_tensor",
+]
 
 SECONDS_BETWEEN_LINES = 10.0
+PATIENCE, NOTEBOOK_PAUSE = 5.0, 0.5  # seconds
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,8 @@ class ProgressDisplay:
         quiet: Whether to show nothing.
         quality_name: Name of the quality figure, such as ``"R²"``.
         pause: Seconds between two plain lines; the last step always gets one.
+        counted: What is counted, such as ``"images"``, and a function that returns how many there
+            have been, to show their number a second.
     """
 
     def __init__(
@@ -79,16 +93,19 @@ class ProgressDisplay:
         quiet: bool = False,
         quality_name: str = "quality",
         pause: float = SECONDS_BETWEEN_LINES,
+        counted: tuple[str, Callable[[], int]] | None = None,
     ) -> None:
         self.console = console or Console(stderr=True)
         self.quiet = quiet
         self.quality_name = quality_name
         self.pause = pause
+        self.counted = counted
         self._measured: dict[str, float] = {}
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
         self._started = self._printed = time.monotonic()
+        self._counted_before = 0 if self.counted is None else self.counted[1]()
         self._steps_before: int | None = None  # steps done before this display, after a resume
         if not self.quiet and self.console.is_terminal:
             self._bar = Progress(
@@ -129,11 +146,14 @@ class ProgressDisplay:
             return
         now = time.monotonic()
         if now - self._printed >= self.pause or step.number == step.total:
-            seconds_per_step = (now - self._started) / (step.number - self._steps_before)
-            left = f"at most {_clock(seconds_per_step * (step.total - step.number))} left"
-            line = f"step {step.number} of at most {step.total}  {self._figures(step)}  {left}"
+            line = self._line(step, now - self._started, step.number - self._steps_before)
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
             self._printed = now
+
+    def _line(self, step: Step, seconds: float, steps: int) -> str:
+        """Return a line about a run that did some steps in some seconds."""
+        left = f"at most {_clock(seconds / steps * (step.total - step.number))} left"
+        return f"step {step.number} of at most {step.total}  {self._figures(step)}  {left}"
 
     def _figures(self, step: Step) -> str:
         parts = [f"loss {step.loss:.3f}"]
@@ -142,7 +162,71 @@ class ProgressDisplay:
         if step.scale is not None:
             parts.append(f"scale {step.scale:.2f}")
         parts += [f"{name} {value:.3f}" for name, value in self._measured.items()]
+        if self.counted is not None:
+            what, count = self.counted
+            passed = time.monotonic() - self._started
+            parts.append(f"{(count() - self._counted_before) / max(passed, 1e-9):.0f} {what}/s")
         return "  ".join(parts)
+
+
+class NotebookLine:
+    """One line below a cell of a notebook, for fits that take longer than a few seconds.
+
+    It is updated in place, and ends as a line about the whole run.
+
+    Args:
+        show: Shows a text, and returns a function that replaces it.
+        patience: Seconds before the line appears.
+        pause: Seconds between two updates.
+    """
+
+    def __init__(
+        self, show: Callable[[str], Any], patience: float = PATIENCE, pause: float = NOTEBOOK_PAUSE
+    ) -> None:
+        self.show, self.patience, self.pause = show, patience, pause
+        self._texts = ProgressDisplay(quiet=True).__enter__()  # measures, and shows nothing
+        self._update: Callable[[str], Any] | None = None
+        self._started = self._shown = time.monotonic()
+        self._steps = 0
+
+    def __call__(self, step: Step) -> None:
+        self._texts(step)
+        self._steps += 1
+        now = time.monotonic()
+        seconds, is_last = now - self._started, step.number == step.total
+        if self._update is None and seconds < self.patience:
+            return
+        if self._update is not None and not is_last and now - self._shown < self.pause:
+            return
+        line = self._texts._line(step, seconds, self._steps)
+        if is_last:
+            figures = self._texts._figures(step)
+            line = f"trained {step.number} steps in {_clock(seconds)}  {figures}"
+        if self._update is None:
+            self._update = self.show(line)
+        else:
+            self._update(line)
+        self._shown = now
+
+
+def ignore_step(step: Step) -> None:
+    """Do nothing, the default of ``on_step``."""
+
+
+def follow(on_step: Callable[[Step], None]) -> Callable[[Step], None]:
+    """Return what follows a run: a line in a notebook if nothing else does."""
+    # IPython is not imported: where it is not yet, there is no notebook.
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if on_step is not ignore_step or not hasattr(shell, "kernel"):
+        return on_step
+    return NotebookLine(_show_in_notebook)
+
+
+def _show_in_notebook(line: str) -> Callable[[str], Any]:
+    """Show a text below the cell, and return a function that replaces it."""
+    display: Any = import_module("IPython.display").display
+    handle = display({"text/plain": line}, raw=True, display_id=True)
+    return lambda text: handle.update({"text/plain": text}, raw=True)
 
 
 class CsvLog:

@@ -20,9 +20,10 @@ from isolatent.pairs import (
     lay_out,
     stack_recordings,
 )
-from isolatent.training.assembly import RECORDING_ENCODERS
+from isolatent.training.assembly import IMAGE_ENCODERS, RECORDING_ENCODERS
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.observations import is_source
+from isolatent.training.recording_inputs import stack_trials, take_columns
 
 __all__ = ["RecordingEstimator"]
 
@@ -81,8 +82,8 @@ class RecordingEstimator(NetworkEstimator):
                 are those of ``fit``, and the codes of rows with NaN are NaN.
             recording: For a model with an encoder for each recording: the number of the one that X
                 is of, in the list that was given to ``fit``. None if X is such a list itself.
-            groups: For recordings: one session id for each row.
-            times: For recordings: the time of each row.
+            groups: For recordings: one session id for each row, or the name of a column of X.
+            times: For recordings: the time of each row, or the name of a column of X.
             max_gap: For recordings: longest run of rows with NaN that is interpolated.
         """
         module = self.code_module()
@@ -101,7 +102,7 @@ class RecordingEstimator(NetworkEstimator):
         if not self._has_recording:
             _refuse("X_pos was given to fit", groups=groups, times=times, max_gap=max_gap)
             return self._map(self._as_array(X, reset=False), module)
-        X, groups, times = _stack(X, groups, times)
+        X, groups, times = self._as_rows(X, groups, times)
         array = self._as_array(X, reset=False, missing=True)
         read = Recording(array, groups=groups, times=times, max_gap=max_gap)
         if self.window == 1 and read.usable is None:
@@ -204,6 +205,16 @@ class RecordingEstimator(NetworkEstimator):
         codes: np.ndarray[Any, Any] = fitted.fit(X, y, **fit_params).transform(X, **given)
         return codes
 
+    def _as_rows(self, X: Any, groups: Any, times: Any) -> tuple[Any, Any, Any]:
+        """Return a recording, or several, as rows in one array or data frame."""
+        X, groups, times = _stack(X, groups, times)
+        X, groups, times = take_columns(X, groups, times)
+        vectors = isinstance(self.encoder, str) and self.encoder not in IMAGE_ENCODERS
+        if vectors and np.ndim(X) == 3:
+            X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asanyarray(X)
+            return stack_trials(X, groups, times)
+        return X, groups, times
+
     def _map_recording(
         self, recording: Recording, module: nn.Module, number: int | None = None
     ) -> np.ndarray[Any, Any]:
@@ -265,7 +276,7 @@ class RecordingEstimator(NetworkEstimator):
                     f"window must be 1 when {kind}: windows are of recordings, got {self.window}"
                 )
             return super()._as_source(X, X_pos, groups, reset)
-        X, groups, times = _stack(X, groups, times)
+        X, groups, times = self._as_rows(X, groups, times)
         return SeriesPairs(
             self._as_array(X, reset, missing=True),
             lag=self.lag,

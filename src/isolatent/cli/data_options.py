@@ -1,0 +1,170 @@
+"""Options that say how files are read, and the record of them that a model keeps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from isolatent.files import write_json
+from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
+
+if TYPE_CHECKING:
+    from isolatent.pairs.readers import Observations, Selection
+    from isolatent.training import ContrastiveICA
+
+__all__ = [
+    "DATA_RECORD",
+    "ArrayName",
+    "Columns",
+    "Drop",
+    "MaxMemory",
+    "PositiveSuffix",
+    "Session",
+    "Time",
+    "data_selection",
+    "model_selection",
+    "parse_memory",
+    "write_data_record",
+]
+
+DATA_RECORD = "data.json"  # in the directory of a model: how the data of the fit were read
+RECORD_FORMAT = 1
+ROLES = ("session", "time", "array")
+MAX_RECORD_BYTES = 2**25
+
+Columns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Columns that are observations, separated by commas: names, patterns such as "
+        "'cell_*', or, for arrays without names, numbers and ranges such as 0-4.  [default: all]"
+    ),
+]
+Drop: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Columns to leave out, as for --columns.")
+]
+Time: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Column (array, in files of arrays) with the time of each row, numbers or dates: rows "
+        "are pairs only if the time between them fits the lag."
+    ),
+]
+Session: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Column (array, in files of arrays) with session ids; pairs stay within a session."
+    ),
+]
+PositiveSuffix: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Suffix of the columns with the positives, such as _pos for u and u_pos."),
+]
+ArrayName: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Array with the observations, in files of several arrays.  [default: x, or the only "
+        "one]"
+    ),
+]
+MaxMemory: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory that the data may take, such as 2GB.  [default: 80 % of the machine's]"
+    ),
+]
+
+
+def parse_memory(text: str) -> float:
+    """Return a number of bytes.
+
+    Example:
+        >>> parse_memory("1.5GB"), parse_memory("300 MB")
+        (1500000000.0, 300000000.0)
+        >>> parse_memory("much")
+        Traceback (most recent call last):
+        ValueError: --max-memory must be a size such as 500MB or 2GB, got 'much'
+    """
+    powers = {"kb": 1, "mb": 2, "gb": 3, "tb": 4}
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]b)", text.strip().lower())
+    if found is None or float(found[1]) == 0:
+        raise ValueError(f"--max-memory must be a size such as 500MB or 2GB, got {text!r}")
+    return float(found[1]) * 1000.0 ** powers[found[2]]
+
+
+def data_selection(options: dict[str, Any], *, images: bool = False) -> Selection:
+    """Return what the options of a command say about a file.
+
+    Args:
+        options: Values of the options by name; those that a command lacks are not needed.
+        images: Whether the observations are images.
+    """
+    from isolatent.pairs.readers import Selection
+
+    memory = options.get("max_memory")
+    return Selection(
+        session=options.get("session"),
+        time=options.get("time"),
+        columns=_split(options.get("columns")),
+        drop=_split(options.get("drop")),
+        positive_suffix=options.get("positive_suffix"),
+        array=options.get("array"),
+        images=images,
+        max_memory=None if memory is None else parse_memory(memory),
+    )
+
+
+def _split(given: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of a repeated option, each of which may hold several."""
+    names = [name.strip() for text in given or () for name in text.split(",")]
+    return tuple(names)
+
+
+def write_data_record(directory: Path, selection: Selection, observed: Observations) -> None:
+    """Write how the data of a fit were read, so that other data can be read alike."""
+    record: dict[str, Any] = {role: getattr(selection, role) for role in ROLES}
+    record |= {"format": RECORD_FORMAT, "images": selection.images}
+    record["columns"] = None if observed.names is None else list(observed.names)
+    write_json(directory / DATA_RECORD, record, indent=2)
+
+
+def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, Any]) -> Selection:
+    """Return what to read from a file for a fitted model: its columns, times and sessions.
+
+    Times and sessions of the fit are used where a file has them, and may be missing.
+
+    Args:
+        directory: Directory of the model.
+        fitted: The model.
+        options: Options of the command; they come before what the fit used.
+    """
+    record = _read_record(directory / DATA_RECORD)
+    selection = data_selection(options, images=bool(record.get("images", False)))
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is not None:
+        selection = replace(selection, wanted=tuple(map(str, names)))
+    known = {role: record[role] for role in ROLES if isinstance(record.get(role), str)}
+    return replace(
+        selection,
+        optional={role: name for role, name in known.items() if getattr(selection, role) is None},
+        anchors_only=True,
+    )
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    if not path.exists():  # of a model that Python saved
+        return {}
+    if path.stat().st_size > MAX_RECORD_BYTES:
+        raise UnreadableFileError(f"{path.name} is damaged: it is larger than any such file")
+    with damaged_as(path):
+        record = json.loads(path.read_bytes())
+    if not isinstance(record, dict) or record.get("format") != RECORD_FORMAT:
+        raise UnreadableFileError(
+            f"{path.name} is damaged: it must be an object of format {RECORD_FORMAT}"
+        )
+    return record

@@ -1,0 +1,443 @@
+"""Read tables: text with separators, in whatever dialect it was written, and Parquet."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from isolatent.pairs.readers.faults import (
+    LineOf,
+    UnreadableFileError,
+    damaged_as,
+    describe_rows,
+    listed,
+    unknown_name,
+)
+from isolatent.pairs.readers.selection import (
+    Contents,
+    Selection,
+    check_memory,
+    column_numbers,
+    ids_of,
+    name_faults,
+)
+
+__all__ = ["TABLE_SUFFIXES", "Dialect", "float_of", "read_table", "sniff_dialect"]
+
+Array: TypeAlias = npt.NDArray[Any]
+
+TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
+TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
+SEPARATORS = (",", ";", "\t", "|")
+SAMPLE_BYTES = 2**16  # from which the dialect is recognised
+SAMPLE_RECORDS = 50
+SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+MISSING_TEXT = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A", "-NaN", "-nan")
+# Names of columns that are hardly ever observations.
+SUSPECT = {
+    "time": ("time", "times", "timestamp", "timestamps", "date", "datetime"),
+    "session": ("session", "session_id", "trial", "trial_id", "subject", "subject_id"),
+    "drop": ("id", "index", "row", "frame", "sample"),
+}
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file writes a table.
+
+    Args:
+        separator: The character between columns.
+        decimal: The character between the digits of a fraction.
+        encoding: The encoding of the text.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+    encoding: str = "utf-8"
+
+    def describe(self) -> str:
+        """Return what differs from commas, decimal points and UTF-8; empty if nothing does."""
+        parts = []
+        if self.separator != ",":
+            parts.append(f"columns separated by {SEPARATOR_NAMES[self.separator]}")
+        if self.decimal != ".":
+            parts.append("decimal commas")
+        if self.encoding not in ("utf-8", "utf-8-sig"):
+            parts.append(f"encoding {self.encoding}")
+        return ", ".join(parts)
+
+
+def sniff_dialect(sample: bytes) -> Dialect:
+    r"""Return the dialect of a table, from the start of its file.
+
+    Example:
+        >>> sniff_dialect(b"\xef\xbb\xbfa;b\n1,5;2\n")
+        Dialect(separator=';', decimal=',', encoding='utf-8-sig')
+    """
+    encoding = _sniff_encoding(sample)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
+    whole = text if len(sample) < SAMPLE_BYTES else text[: text.rfind("\n") + 1]
+    records: dict[str, list[list[str]]] = {}
+    for separator in SEPARATORS:
+        lines = csv.reader(whole.splitlines(keepends=True), delimiter=separator)
+        try:
+            found = itertools.islice((record for record in lines if record), SAMPLE_RECORDS)
+            records[separator] = [*found]
+        except csv.Error:
+            continue
+
+    def quality(separator: str) -> tuple[bool, float, int]:
+        rows = records[separator]
+        width = len(rows[0]) if rows else 0
+        equal = sum(len(row) == width for row in rows) / max(1, len(rows))
+        return width > 1, equal, width
+
+    # The first separator wins a tie.
+    separator = max(records, key=quality, default=",")
+    cells = [cell for row in records.get(separator, [])[1:] for cell in row]
+    commas = sum(_is_number(cell.replace(",", ".")) for cell in cells if cell.count(",") == 1)
+    points = sum(_is_number(cell) for cell in cells if "." in cell)
+    return Dialect(separator, "," if separator != "," and commas > points else ".", encoding)
+
+
+def _sniff_encoding(sample: bytes) -> str:
+    if sample.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    for encoding in ("utf-8", "cp1252"):
+        try:
+            decoder = codecs.getincrementaldecoder(encoding)()
+            decoder.decode(sample, final=len(sample) < SAMPLE_BYTES)
+        except UnicodeDecodeError:
+            continue
+        return encoding
+    return "latin-1"  # which any bytes are
+
+
+def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
+    """Return the observed columns of a table as floats, with session ids and times."""
+    if selection.array is not None:
+        raise ValueError(f"{path.name}: --array is for files of arrays, got {selection.array!r}")
+    is_text = suffix in TEXT_SUFFIXES
+    dialect: Dialect | None = None
+    if is_text:
+        table, dialect = _open_text(path, selection)
+    else:
+        table = _open_parquet(path, selection)
+    names: list[str] = table.column_names
+    selection = selection.resolve(set(names))
+    line_of = None if dialect is None else _line_finder(path, dialect)
+    faults = _table_faults(names, is_text, selection)
+    notes = []
+    if dialect is not None and (described := dialect.describe()):
+        notes.append(f"read with {described}")
+    found, found_pos = column_numbers(names, len(names), selection, faults)
+    columns, place = table.columns, {name: k for k, name in reversed([*enumerate(names)])}
+    roles: dict[str, Array] = {}
+    for role in ("session", "time"):
+        name = getattr(selection, role)
+        if name is None:
+            continue
+        if name not in place:
+            faults.append(unknown_name("column", name, f"--{role}", names))
+        elif role == "session":
+            values = _session_ids(columns[place[name]])
+            wrong = notes if selection.anchors_only else faults
+            roles[role] = ids_of(f"session column {name!r}", values, wrong, line_of)
+        else:
+            wrong = notes if selection.anchors_only else faults
+            times = _times(name, columns[place[name]], dialect, wrong, line_of)
+            roles |= {} if times is None else {role: times}
+    used = [*found, *(found_pos or [])]
+    for role, suspects in SUSPECT.items():
+        asked = selection.columns or selection.wanted is not None
+        for name in [] if asked else [names[k] for k in used if names[k].lower() in suspects]:
+            option = f"--{role} {name}"
+            does = "leaves it out" if role == "drop" else f"makes it the {role} of rows"
+            notes.append(f"column {name!r} is taken as an observation; {option} {does}")
+    floats = {k: _to_floats(names[k], columns[k], dialect, faults, line_of) for k in used}
+    size = len(used) * table.num_rows * 8
+    check_memory(path.name, size, selection)
+
+    def stacked(numbers: Sequence[int]) -> Array:
+        if faults or not numbers:  # raised later, with the others
+            return np.zeros((table.num_rows, len(numbers)))
+        return np.column_stack([floats.pop(k) for k in numbers])
+
+    return Contents(
+        stacked(found),
+        None if found_pos is None else stacked(found_pos),
+        tuple(names[k] for k in found),
+        roles.get("session"),
+        roles.get("time"),
+        faults=faults,
+        notes=notes,
+        line_of=line_of,
+    )
+
+
+def _open_parquet(path: Path, selection: Selection) -> Any:
+    from pyarrow import parquet
+
+    with damaged_as(path):
+        about = parquet.read_metadata(path)
+        check = about.num_rows * about.num_columns * 8
+    check_memory(path.name, check, selection)
+    with damaged_as(path):
+        return parquet.read_table(path)
+
+
+def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect]:
+    """Return a text file as an Arrow table, and its dialect."""
+    import pyarrow as arrow
+
+    with path.open("rb") as file:
+        sample = file.read(SAMPLE_BYTES)
+    if not sample.strip():
+        raise UnreadableFileError(f"{path.name} is damaged: it is empty")
+    check_memory(path.name, path.stat().st_size, selection)
+    dialect = sniff_dialect(sample)
+    # Ids are read as text, so that 01 and 1 are different sessions.
+    session = selection.session or selection.optional.get("session")
+    as_text = {} if session is None else {session: arrow.string()}
+    try:
+        return _parse(path, dialect, as_text), dialect
+    except (arrow.ArrowInvalid, UnicodeError) as error:
+        if faults := _ragged_lines(path, dialect):
+            raise UnreadableFileError(f"{path.name} is damaged: {faults}") from error
+        if "conversion error" not in str(error) and "UTF8" not in str(error):
+            with damaged_as(path):
+                raise
+    # Types are guessed from the first block, which a later one may contradict.
+    with damaged_as(path):
+        names = _parse(path, dialect, {}, header_only=True).column_names
+        return _parse(path, dialect, {name: arrow.string() for name in names}), dialect
+
+
+def _parse(path: Path, dialect: Dialect, types: dict[str, Any], header_only: bool = False) -> Any:
+    from pyarrow import csv as arrow_csv
+
+    encoding = "utf8" if dialect.encoding.startswith("utf-8") else dialect.encoding
+    convert = arrow_csv.ConvertOptions(column_types=types, decimal_point=dialect.decimal)
+    options = {
+        "read_options": arrow_csv.ReadOptions(encoding=encoding),
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=dialect.separator, newlines_in_values=True
+        ),
+        "convert_options": convert,
+    }
+    if header_only:
+        import pyarrow as arrow
+
+        with path.open("rb") as file:
+            head = file.read(SAMPLE_BYTES)
+        end = head.find(b"\n") + 1 or len(head)
+        return arrow_csv.read_csv(arrow.BufferReader(head[:end]), **options)
+    return arrow_csv.read_csv(path, **options)
+
+
+def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line, counted from 1, and the cells of each record that is not blank."""
+    with path.open(encoding=dialect.encoding, errors="replace", newline="") as file:
+        reader = csv.reader(file, delimiter=dialect.separator)
+        before = 0
+        for record in reader:
+            if record:
+                yield before + 1, record
+            before = reader.line_num
+
+
+def _ragged_lines(path: Path, dialect: Dialect) -> str:
+    """Return which lines have other numbers of columns than the header; empty if none has."""
+    try:
+        records = _records(path, dialect)
+        width = len(next(records)[1])
+        ragged = [(line, len(record)) for line, record in records if len(record) != width]
+    except (csv.Error, StopIteration):
+        return ""
+    if not ragged:
+        return ""
+    line, count = ragged[0]
+    others = [str(other) for other, _ in ragged[1:6]]
+    more = f", and lines {', '.join(others)}" if others else ""
+    more += f" and {len(ragged) - 6} more" if len(ragged) > 6 else ""
+    return (
+        f"Expected {width} columns, got {count} in line {line}{more} do not have the number of "
+        "columns of the header"
+        if more
+        else f"Expected {width} columns, got {count} in line {line}"
+    )
+
+
+def _line_finder(path: Path, dialect: Dialect) -> LineOf:
+    """Return a function from rows to their lines, which reads the file again."""
+
+    def line_of(rows: Sequence[int]) -> list[int]:
+        wanted, lines = set(rows), {}
+        try:
+            for row, (line, _) in enumerate(_records(path, dialect), start=-1):
+                if row in wanted:
+                    lines[row] = line
+                if len(lines) == len(wanted):
+                    break
+        except csv.Error:  # a cell longer than Python's reader takes
+            lines = {}
+        return [lines.get(row, row + 2) for row in rows]
+
+    return line_of
+
+
+def _table_faults(names: Sequence[str], is_text: bool, selection: Selection) -> list[str]:
+    """Return messages about duplicate names, an index written by pandas, or a missing header."""
+    faults = name_faults(names)
+    for k, name in enumerate(names):
+        index = name == "" or name.startswith("__index_level_")
+        asked = selection.columns or selection.wanted is not None or name in selection.drop
+        if index and not asked:
+            faults.append(
+                f"column {k} has no name and looks like the index of a pandas DataFrame; write the "
+                f"table with index=False, name the column, or leave it out with --drop {name!r}"
+            )
+    default_names = [str(k) for k in range(len(names))]  # written by pandas for unnamed columns
+    if is_text and names and list(names) != default_names and all(map(_is_number, names)):
+        faults.append(
+            f"the first line must hold the names of the columns, got numbers: {listed(names)}; "
+            "add a header line"
+        )
+    return faults
+
+
+def _to_floats(
+    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+) -> Array:
+    """Convert a column of a table to floats, with NaN for missing values."""
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_boolean(kind):
+        column = column.cast("uint8")
+    elif types.is_null(kind) or types.is_decimal(kind):
+        column = column.cast("float64")
+    elif types.is_string(kind) or types.is_large_string(kind):
+        return _parse_floats(name, column, dialect, faults, line_of)
+    elif not (types.is_integer(kind) or types.is_floating(kind)):
+        faults.append(f"column {name!r} holds {_describe(column)}, not numbers; {_advice(name)}")
+        return np.zeros(len(column))
+    values = np.asarray(column.to_numpy())  # integers with missing values become float64
+    return values.astype(float_of(values.dtype), copy=False)
+
+
+def _parse_floats(
+    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+) -> Array:
+    """Convert a column of text, which numbers are in if the first block had none."""
+    texts: list[str | None] = column.to_pylist()
+    point = "." if dialect is None else dialect.decimal
+    values = np.full(len(texts), np.nan)
+    wrong = []
+    for row, text in enumerate(texts):
+        if text is None or text.strip() in MISSING_TEXT:
+            continue
+        try:
+            values[row] = float(text if point == "." else text.replace(point, "."))
+        except ValueError:
+            wrong.append(row)
+    if not wrong:
+        return values
+    text = repr((texts[wrong[0]] or "")[:20])
+    present = len(texts) - sum(text is None or text.strip() in MISSING_TEXT for text in texts)
+    where = "" if len(wrong) == present else f" in {describe_rows(wrong, line_of)}"
+    advice = _advice(name)
+    if where:
+        advice = f"correct the value{'s' * (len(wrong) > 1)}, or leave the column out: "
+        advice += f"--drop {_as_argument(name)}"
+    faults.append(f"column {name!r} holds text ({text}), not numbers{where}; {advice}")
+    return values
+
+
+def _advice(name: str) -> str:
+    given = _as_argument(name)
+    return (
+        f"leave it out with --drop {given}, or pass it as --session {given} if it holds session "
+        f"ids, or as --time {given} if times"
+    )
+
+
+def _as_argument(name: str) -> str:
+    return name if name.isidentifier() else repr(name)
+
+
+def _describe(column: Any) -> str:
+    """Describe the contents of a column that is not numeric, for an error message."""
+    from pyarrow import types
+
+    if types.is_temporal(column.type):
+        return "dates or times"
+    if types.is_dictionary(column.type):
+        return "categories"
+    return str(column.type)
+
+
+def _session_ids(column: Any) -> Array:
+    values = column.to_pylist()
+    if all(isinstance(value, int) for value in values):
+        return np.asarray(values)
+    return np.asarray(values, dtype=object)
+
+
+def _times(
+    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+) -> Array | None:
+    """Return the times of rows as floats or as datetime64; None if the column holds none."""
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_date(kind) or types.is_timestamp(kind):
+        values = np.asarray(column.to_numpy()).astype("datetime64[ns]")
+    elif types.is_time(kind) or types.is_duration(kind):
+        unit = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[kind.unit]
+        integer = "int32" if kind.bit_width == 32 else "int64"
+        values = _to_floats(name, column.cast(integer), dialect, faults, line_of).astype(float)
+        values = values * unit
+    else:
+        found: list[str] = []
+        values = _to_floats(name, column, dialect, found, line_of)
+        if found:
+            start = found[0].partition(", not numbers")[0]
+            faults.append(
+                f"time {start}, which is neither a number nor a time such as 2026-03-31 14:05:00"
+            )
+            return None
+    missing = np.flatnonzero(np.isnat(values) if values.dtype.kind == "M" else np.isnan(values))
+    if len(missing):
+        faults.append(
+            f"time column {name!r} has no value in {describe_rows(missing.tolist(), line_of)}"
+        )
+    return values
+
+
+def float_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return float32 if it holds all values of ``dtype``, else float64.
+
+    Example:
+        >>> float_of(np.dtype("uint8")), float_of(np.dtype("int64"))
+        (dtype('float32'), dtype('float64'))
+    """
+    return np.dtype(np.float32 if np.can_cast(dtype, np.float32) else np.float64)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""Trials of equal length, and data frames with columns of session ids and of times."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+import xarray as xr
+
+import isolatent as iso
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(240, 3)).cumsum(axis=0)
+TRIALS = X.reshape(12, 20, 3)
+DAY = np.repeat(["mon", "tue"], 120)
+TIME = np.tile(np.arange(120) * 0.5, 2)
+RECIPE = iso.Recipe(max_steps=5, batch_size=32)
+
+
+def estimator(**options):
+    return iso.ContrastiveICA(2, space="euclidean", recipe=RECIPE, random_state=0, **options)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
+def test_trials_are_the_list_of_their_recordings(window, kind):
+    whole = estimator(window=window).fit(kind(TRIALS))
+    listed = estimator(window=window).fit([*TRIALS], separate=False)
+    expected = listed.transform([*TRIALS])
+    np.testing.assert_array_equal(whole.transform(kind(TRIALS)), expected)
+    assert expected.shape == (240, 2)
+
+
+def test_trials_may_have_times():
+    times = np.arange(20) * 0.1
+    one = estimator().fit(TRIALS, times=times).transform(TRIALS)
+    each = estimator().fit(TRIALS, times=np.tile(times, (12, 1))).transform(TRIALS)
+    np.testing.assert_array_equal(one, each)
+    with pytest.raises(ValueError, match=r"times must have shape \(20,\) or \(12, 20\) for trials"):
+        estimator().fit(TRIALS, times=np.arange(240))
+    with pytest.raises(ValueError, match="groups must be None when X has shape"):
+        estimator().fit(TRIALS, groups=np.arange(12))
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_columns_of_a_frame_may_be_sessions_and_times(frame):
+    table = frame({"u": X[:, 0], "day": DAY, "v": X[:, 1], "t": TIME, "w": X[:, 2]})
+    model = estimator(window=3).fit(table, groups="day", times="t")
+    assert [*model.feature_names_in_] == ["u", "v", "w"]
+    codes = model.transform(table, groups="day", times="t")
+    plain = estimator(window=3).fit(X, groups=DAY, times=TIME)
+    np.testing.assert_array_equal(codes, plain.transform(X, groups=DAY, times=TIME))
+    with pytest.raises(ValueError, match="X has no column 'Day' for groups; did you mean 'day'"):
+        estimator().fit(table, groups="Day")
+    with pytest.raises(TypeError, match="groups must be an array unless X is a data frame"):
+        estimator().fit(X, groups="day")
+
+
+def test_a_labelled_array_is_an_array():
+    data = xr.DataArray(X, dims=("time", "channel"), coords={"time": np.arange(240)})
+    np.testing.assert_array_equal(
+        estimator().fit(data).transform(data), estimator().fit(X).transform(X)
+    )
+
+
+@pytest.mark.parametrize("encoder", ["conv", "pooled", "residual"])
+@pytest.mark.parametrize("shape", [(16, 16), (20, 33), (1, 16, 24), (3, 40, 17)])
+def test_images_of_any_size_and_without_channels(encoder, shape, tmp_path):
+    x = np.random.default_rng(0).random((40, *shape), dtype=np.float32)
+    recipe = iso.Recipe(max_steps=2, batch_size=8)
+    model = iso.ContrastiveICA(
+        2, space="euclidean", encoder=encoder, recipe=recipe, random_state=0
+    ).fit(x, x + 0.1)
+    codes = model.transform(x)
+    assert codes.shape == (40, 2)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(iso.ContrastiveICA.load(tmp_path / "model").transform(x), codes)
