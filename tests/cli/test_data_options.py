@@ -13,7 +13,9 @@ import pytest
 from command_line import NAMES, QUICK, run_main
 from isolatent.cli.app import COMMAND_GROUPS, app, printable
 from isolatent.cli.data_options import DATA_RECORD
+from isolatent.cli.model import _sessions as sessions_of
 from isolatent.cli.model import holds_results
+from isolatent.pairs.readers import Observations
 from isolatent.training import ContrastiveICA
 
 DECLARED = ("--space", "euclidean")  # nothing is searched for, so that fits are short
@@ -144,6 +146,13 @@ def test_images_have_an_encoder_on_the_command_line(isolatent, tmp_path):
     assert done.code == 0, done.err
     assert isolatent("transform", "model", "x.npz", "--out", "h.npy").code == 0
     assert np.load(tmp_path / "h.npy").shape == (60, 2)
+
+
+def test_a_pause_begins_another_session_for_a_diagnosis(world):
+    times = np.arange(400.0) + 100 * (np.arange(400) >= 150)
+    observed = Observations(world.x, times=times, groups=np.repeat(["a", "b"], 200))
+    assert np.flatnonzero(np.diff(sessions_of(observed))).tolist() == [149, 199]
+    assert sessions_of(Observations(world.x, world.x_pos, times=times)) is None
 
 
 # Output as JSON

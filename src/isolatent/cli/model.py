@@ -193,7 +193,7 @@ def diagnose(
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         found = diagnosis.diagnose(
             *(fitted, observed.x, observed.x_pos),
-            groups=None if observed.x_pos is not None else observed.groups,
+            groups=_sessions(observed),
             random_state=random_state,
             n_jobs=jobs,
         )
@@ -313,6 +313,19 @@ def report(
     write_report(target, page, overwrite=True)  # checked before
     printer(json)(f"wrote {target}")
     write_result(json, {"report": str(target)})
+
+
+def _sessions(observed: Observations) -> NDArray[Any] | None:
+    """Return session ids of a recording, in which a pause in time begins another session."""
+    if observed.x_pos is not None or observed.times is None:
+        return None if observed.x_pos is not None else observed.groups
+    import numpy as np
+
+    from isolatent.pairs import Recording
+
+    recording = Recording(observed.x, groups=observed.groups, times=observed.times)
+    lengths = recording.ends - recording.starts
+    return np.repeat(np.arange(len(lengths)), lengths)
 
 
 def _to_show(
