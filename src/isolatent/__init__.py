@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from isolatent.contrast import InfoNCE as InfoNCE
     from isolatent.contrast import Lp as Lp
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
+    from isolatent.diagnosis import choose as choose
     from isolatent.diagnosis import consistency as consistency
     from isolatent.diagnosis import diagnose as diagnose
     from isolatent.evaluation import block_mcc as block_mcc
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from isolatent.theory import Guarantee as Guarantee
     from isolatent.theory import derive_guarantee as derive_guarantee
     from isolatent.training import ContrastiveICA as ContrastiveICA
+    from isolatent.training import PairedTransformer as PairedTransformer
     from isolatent.training import Recipe as Recipe
     from isolatent.worlds import AnisotropicNormal as AnisotropicNormal
     from isolatent.worlds import Box as Box
@@ -116,11 +118,13 @@ _EXPORTS = {
     ),
     "training": (
         "ContrastiveICA",
+        "PairedTransformer",
         "Recipe",
     ),
     "baselines": ("SupervisedEncoder",),
     "diagnosis": (
         "diagnose",
+        "choose",
         "consistency",
     ),
     "report": ("write_report",),

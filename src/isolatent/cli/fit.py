@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 import os
 import tempfile
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -48,8 +47,10 @@ from isolatent.cli.image_data import (
     read_image_data,
     some_images,
 )
+from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json, write_json
 
 if TYPE_CHECKING:
+    from isolatent.diagnosis import Diagnosis
     from isolatent.pairs.readers import Observations, Selection
     from isolatent.report import LiveReport
     from isolatent.training import ContrastiveICA, Step
@@ -64,6 +65,7 @@ __all__ = [
 ]
 
 MAX_DEFAULT_COMPONENTS = 10
+DIAGNOSIS_FILE = "diagnosis.json"  # in the directory of a model, with --diagnose
 ENCODERS_OF_ROWS = ("mlp", "deep", "paper")
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
@@ -222,8 +224,17 @@ def fit(
     ] = "32",
     log: Annotated[
         str | None,
-        typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
+        typer.Option(
+            help="Log of all training steps in --out: csv, to log.csv, or tensorboard, to the "
+            "directory tensorboard."
+        ),
     ] = None,
+    diagnosed: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose", help="Also check on the data whether to believe the model, as diagnose."
+        ),
+    ] = False,
     watch: Annotated[
         bool,
         typer.Option(
@@ -236,13 +247,17 @@ def fit(
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
     say = printer(json) if first else (lambda line: None)
-    with interruptible(lambda: _resume_advice(out) if first else None):
+    with ExitStack() as stack, interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
-        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        trials = encoder in ENCODERS_OF_ROWS and data.suffix.lower() == ".npy"
+        is_image = is_image_data(data) and not trials
         check_image_options(context.params, is_image)
+        if is_image and diagnosed:
+            raise ValueError("--diagnose is for rows of numbers, but DATA holds images")
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
             check_json(json, overwrite)
+            stack.enter_context(lock_directory(out))
         observed: Observations | ImageData
         selection = data_selection(context.params, images=encoder in IMAGE_ENCODER_NAMES)
         if is_image:
@@ -258,8 +273,9 @@ def fit(
         if not quiet:
             for line in (*notes, _summary(observed, model)):
                 say(line)
+            say(f"to be claimed: {model.expected_guarantee()}")
         live = _live_report(observed, model, data, out, say) if watch and first else None
-        _train(model, observed, out, quiet or not first, log is not None and first, resume, live)
+        _train(model, observed, out, quiet or not first, log if first else None, resume, live)
         if not first:
             return
         model.save(out, overwrite=overwrite or resume)
@@ -276,7 +292,9 @@ def fit(
         ):
             say(line)
         say(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-        _write_report(model, observed, data, out)
+        (out / DIAGNOSIS_FILE).unlink(missing_ok=True)  # of the replaced model
+        found = _diagnose(model, observed, out, say) if diagnosed else None
+        _write_report(model, observed, data, out, found)
         say(f"report: {out / REPORT_FILE}")
         write_result(
             json,
@@ -289,8 +307,26 @@ def fit(
                 "loss": last.loss,
                 "relaxed": model.relaxed_,
                 "guarantee": str(model.guarantee_),
+                "diagnosis": None if found is None else found.to_dict(),
             },
         )
+
+
+def _diagnose(
+    model: ContrastiveICA, observed: Observations | ImageData, out: Path, say: Callable[[str], None]
+) -> Diagnosis:
+    """Diagnose a model with the data of its fit, print and write the result."""
+    assert not isinstance(observed, ImageData)  # refused before the fit
+    say("diagnosing the fit, which takes two to four times as long")
+    with warnings.catch_warnings():  # columns are already those of the model
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = model.diagnose(
+            *(observed.x, observed.x_pos),
+            groups=None if observed.x_pos is not None else observed.groups,
+        )
+    write_json(out / DIAGNOSIS_FILE, found.to_dict(), indent=2)
+    say(str(found))
+    return found
 
 
 def _describe_data(observed: Observations | ImageData) -> dict[str, Any]:
@@ -378,7 +414,7 @@ def _check_options(options: dict[str, Any]) -> None:
         if options[name] is not None:
             check_integer(f"--{name.replace('_', '-')}", options[name], at_least=at_least)
     if options["log"] is not None:
-        check_one_of("--log", options["log"], ["csv"])
+        check_one_of("--log", options["log"], ["csv", "tensorboard"])
     if options["data_pos"] is not None and options["lag"] is not None:
         raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
     shortest, longest = _parse_lag(options["lag"])
@@ -462,7 +498,11 @@ def _build(options: dict[str, Any], n_features: int, is_image: bool) -> Contrast
 
 
 def _write_report(
-    model: ContrastiveICA, observed: Observations | ImageData, data: Path, out: Path
+    model: ContrastiveICA,
+    observed: Observations | ImageData,
+    data: Path,
+    out: Path,
+    found: Diagnosis | None,
 ) -> None:
     from isolatent.report import page_of_fit, write_report
 
@@ -483,6 +523,7 @@ def _write_report(
         command=command_line(),
         title=f"Fit of {data.name}",
         summary=[f"{size}, {model.n_components} components."],
+        diagnosis=found,
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
 
@@ -531,13 +572,13 @@ def _train(
     observed: Observations | ImageData,
     out: Path,
     quiet: bool,
-    log: bool,
+    log: str | None,
     resume: bool,
     live: LiveReport | None,
 ) -> None:
     import numpy as np
 
-    from isolatent.training import CsvLog, ProgressDisplay
+    from isolatent.training import CsvLog, ProgressDisplay, tensorboard_log
 
     checkpoints = out / "checkpoints"
     counted = None
@@ -547,14 +588,19 @@ def _train(
     with (
         warnings.catch_warnings(),
         ProgressDisplay(quiet=quiet, counted=counted) as display,
-        CsvLog(out / "log.csv") as csv_log,
+        ExitStack() as stack,
         live or nullcontext(),
     ):
+        logs: list[Callable[[Step], None]] = []
+        if log == "csv":
+            logs.append(stack.enter_context(CsvLog(out / "log.csv")))
+        elif log == "tensorboard":
+            logs.append(stack.enter_context(tensorboard_log(out / "tensorboard")))
 
         def on_step(step: Step) -> None:
-            if log:
+            for write in logs:
                 out.mkdir(parents=True, exist_ok=True)
-                csv_log(step)
+                write(step)
             if live is not None:
                 live(step)
             display(step)
@@ -605,7 +651,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
         raise FileNotFoundError(
             f"--resume: {out / 'checkpoints'} holds no checkpoint; omit --resume to start anew"
         )
-    if out.is_dir() and any(not path.is_dir() for path in out.rglob("*")):
+    if out.is_dir() and any(not p.is_dir() and p.name != LOCK_FILE for p in out.rglob("*")):
         if not _is_ours(out):
             raise FileExistsError(
                 f"--out: {out} is not empty and holds no isolatent model; choose another directory"
@@ -648,18 +694,15 @@ def _has_checkpoint(out: Path) -> bool:
 def _is_ours(out: Path) -> bool:
     """Return whether a directory holds a model, checkpoints or a log, all written by isolatent."""
     model, log = out / "model.json", out / "log.csv"
-    ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
+    if _has_checkpoint(out) or any((out / "checkpoints").glob(".step-*.partial")):
+        return True  # whatever else there is, such as a log that was cut
     if model.exists():
         try:
-            content = json_format.loads(model.read_bytes())
-        except (OSError, ValueError):
+            content = read_json(model)
+        except (OSError, DamagedFileError):
             return False
-        if not (isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()):
-            return False
-        ours.append(True)
-    if log.exists():
-        with log.open(errors="replace") as file:
-            if not file.readline().startswith("number,total,loss"):
-                return False
-        ours.append(True)
-    return any(ours)
+        return isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()
+    if not log.exists():
+        return False
+    with log.open(errors="replace") as file:
+        return file.readline(100).startswith("number,total,loss")
