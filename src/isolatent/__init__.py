@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from isolatent.contrast import InfoNCE as InfoNCE
     from isolatent.contrast import Lp as Lp
     from isolatent.contrast import SpectralContrastive as SpectralContrastive
+    from isolatent.diagnosis import choose as choose
     from isolatent.diagnosis import consistency as consistency
     from isolatent.diagnosis import diagnose as diagnose
     from isolatent.evaluation import block_mcc as block_mcc
@@ -123,6 +124,7 @@ _EXPORTS = {
     "baselines": ("SupervisedEncoder",),
     "diagnosis": (
         "diagnose",
+        "choose",
         "consistency",
     ),
     "report": ("write_report",),

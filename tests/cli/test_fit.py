@@ -1,6 +1,7 @@
 """The command fit: formats, beliefs, logs, reports and resumption."""
 
 import csv
+import json
 import os
 
 import numpy as np
@@ -384,3 +385,15 @@ def test_negative_counts_are_refused(isolatent, files, tmp_path):
     done = isolatent("fit", files / "pairs.npz", "--counts", *QUICK, "--out", tmp_path / "model")
     assert done.code != 0
     assert "must not be negative" in done.err
+
+
+def test_a_fit_can_be_diagnosed_at_once(isolatent, files, tmp_path):
+    out = tmp_path / "m"
+    done = isolatent("fit", files / "pairs.npz", *QUICK, "--out", out, "--quiet", "--diagnose")
+    assert done.code == 0, done.err
+    assert "Cannot tell: 400 pairs" in done.out
+    assert json.loads((out / "diagnosis.json").read_text())["holds"] is None
+    assert "Cannot tell: 400 pairs" in (out / "report.html").read_text()
+    again = ("fit", files / "pairs.npz", *QUICK, "--out", out, "--quiet", "--overwrite")
+    assert isolatent(*again).code == 0
+    assert not (out / "diagnosis.json").exists()  # it was about the model before

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import isolatent as iso
 from command_line import NAMES
 from isolatent.baselines import SlowVAE
 from isolatent.evaluation import linear_r2
@@ -165,3 +166,37 @@ def test_data_of_another_width_are_not_diagnosed(isolatent, model, tmp_path, wor
     done = isolatent("diagnose", model, narrow)
     assert done.code == 2
     assert "features" in done.err
+
+
+# choose
+
+
+def test_a_choice_is_printed_and_continues_where_it_was(isolatent, tmp_path):
+    world = iso.World(iso.Box(2), iso.Uniform(), iso.Laplace(0.08), iso.Linear(), seed=0)
+    x, x_pos = (part.numpy() for part in world.sample_pairs(2000))
+    np.savez(tmp_path / "pairs.npz", x=x, x_pos=x_pos)
+    options = ("--n-components", 2, "--spaces", "box", "--steps", 10, "--no-diagnose")
+    done = isolatent("choose", "pairs.npz", *options, "--json")
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert record["best"]["space"] == "box"
+    assert "after 10 steps" in done.err
+    again = isolatent("choose", "pairs.npz", *options, "--json")
+    assert (json.loads(again.out), again.err) == (record, "")
+    text = isolatent("choose", "pairs.npz", *options, "--quiet")
+    assert text.out.startswith("box, ")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--n-components", "some"), "--n-components must be auto or a positive integer"),
+        (("--lags", "1,x"), "--lags must be numbers of rows"),
+        (("--lags", "1"), "--lags is for a time series"),
+        (("--spaces", "torus"), "spaces must be one of"),
+    ],
+)
+def test_choices_that_cannot_be_made(isolatent, files, options, message):
+    done = isolatent("choose", files / "pairs.npz", *options)
+    assert done.code == 2
+    assert message in done.err

@@ -90,6 +90,19 @@ def test_unequal_factors_name_the_scale_of_the_factors():
     assert "factor_scale" in found.broken[:1]
 
 
+def test_a_box_declared_a_sphere_names_the_space():
+    """Four codes on a sphere are three factors, so one is lost."""
+    world = iso.World(iso.Box(4), iso.Uniform(), iso.Normal(0.1), MIXING, seed=0)
+    found = diagnosed(*world.sample_pairs(PAIRS), **SPHERE)
+    assert found.holds is False
+    assert {"space", "n_components"} & {*found.broken[:1]}
+
+
+def test_a_model_diagnoses_itself(hasty):
+    model, x, x_pos = hasty
+    assert model.diagnose(x[:300], x_pos[:300]) == iso.diagnose(model, x[:300], x_pos[:300])
+
+
 @pytest.mark.slow
 def test_factors_that_were_lost_are_not_blamed_on_the_number_of_codes():
     """Some factors move so far that a network without weights of the codes loses them."""

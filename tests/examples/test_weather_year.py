@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("weather_year", ROOT / "examples/weather_year.py")
 weather_year = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(weather_year)
+sys.modules["weather_year"] = weather_year  # which the other example imports
+spec = importlib.util.spec_from_file_location("weather_claims", ROOT / "examples/weather_claims.py")
+weather_claims = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(weather_claims)
 HEADER = "Date (MM/DD/YYYY),Time (HH:MM),ETR (W/m^2),GHI (W/m^2),GHI source,GHI uncert (%)"
 MEASURED = ("Dry-bulb (C)", "RHum (%)", "Pressure (mbar)", "Hvis (m)", "Alb (unitless)")
 
@@ -105,3 +110,10 @@ def test_the_default_finds_the_day_in_all_seeds(stored):
 
 def test_the_picture_is_small():
     assert weather_year.PICTURE.stat().st_size < 150_000
+
+
+def test_the_table_of_claims_is_that_of_the_stored_figures():
+    page = (ROOT / "docs/weather_year.md").read_text()
+    stored = json.loads((ROOT / "results/examples/weather_claims.json").read_text())
+    assert weather_claims.table(stored) in page
+    assert [*stored["models"]] == [*weather_claims.DECLARED]

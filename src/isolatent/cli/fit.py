@@ -47,9 +47,10 @@ from isolatent.cli.image_data import (
     read_image_data,
     some_images,
 )
-from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json
+from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json, write_json
 
 if TYPE_CHECKING:
+    from isolatent.diagnosis import Diagnosis
     from isolatent.pairs.readers import Observations, Selection
     from isolatent.report import LiveReport
     from isolatent.training import ContrastiveICA, Step
@@ -64,6 +65,7 @@ __all__ = [
 ]
 
 MAX_DEFAULT_COMPONENTS = 10
+DIAGNOSIS_FILE = "diagnosis.json"  # in the directory of a model, with --diagnose
 ENCODERS_OF_ROWS = ("mlp", "deep", "paper")
 FIT_LOSSES = ("infonce", "aninfonce", "nce", "scl", "nwj")
 PRECISION_NAMES = {"32": "32-true", "bf16-mixed": "bf16-mixed"}  # of the option, and of lightning
@@ -227,6 +229,12 @@ def fit(
             "directory tensorboard."
         ),
     ] = None,
+    diagnosed: Annotated[
+        bool,
+        typer.Option(
+            "--diagnose", help="Also check on the data whether to believe the model, as diagnose."
+        ),
+    ] = False,
     watch: Annotated[
         bool,
         typer.Option(
@@ -241,8 +249,11 @@ def fit(
     say = printer(json) if first else (lambda line: None)
     with ExitStack() as stack, interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
-        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        trials = encoder in ENCODERS_OF_ROWS and data.suffix.lower() == ".npy"
+        is_image = is_image_data(data) and not trials
         check_image_options(context.params, is_image)
+        if is_image and diagnosed:
+            raise ValueError("--diagnose is for rows of numbers, but DATA holds images")
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
             check_json(json, overwrite)
@@ -281,7 +292,9 @@ def fit(
         ):
             say(line)
         say(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
-        _write_report(model, observed, data, out)
+        (out / DIAGNOSIS_FILE).unlink(missing_ok=True)  # of the replaced model
+        found = _diagnose(model, observed, out, say) if diagnosed else None
+        _write_report(model, observed, data, out, found)
         say(f"report: {out / REPORT_FILE}")
         write_result(
             json,
@@ -294,8 +307,26 @@ def fit(
                 "loss": last.loss,
                 "relaxed": model.relaxed_,
                 "guarantee": str(model.guarantee_),
+                "diagnosis": None if found is None else found.to_dict(),
             },
         )
+
+
+def _diagnose(
+    model: ContrastiveICA, observed: Observations | ImageData, out: Path, say: Callable[[str], None]
+) -> Diagnosis:
+    """Diagnose a model with the data of its fit, print and write the result."""
+    assert not isinstance(observed, ImageData)  # refused before the fit
+    say("diagnosing the fit, which takes two to four times as long")
+    with warnings.catch_warnings():  # columns are already those of the model
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        found = model.diagnose(
+            *(observed.x, observed.x_pos),
+            groups=None if observed.x_pos is not None else observed.groups,
+        )
+    write_json(out / DIAGNOSIS_FILE, found.to_dict(), indent=2)
+    say(str(found))
+    return found
 
 
 def _describe_data(observed: Observations | ImageData) -> dict[str, Any]:
@@ -467,7 +498,11 @@ def _build(options: dict[str, Any], n_features: int, is_image: bool) -> Contrast
 
 
 def _write_report(
-    model: ContrastiveICA, observed: Observations | ImageData, data: Path, out: Path
+    model: ContrastiveICA,
+    observed: Observations | ImageData,
+    data: Path,
+    out: Path,
+    found: Diagnosis | None,
 ) -> None:
     from isolatent.report import page_of_fit, write_report
 
@@ -488,6 +523,7 @@ def _write_report(
         command=command_line(),
         title=f"Fit of {data.name}",
         summary=[f"{size}, {model.n_components} components."],
+        diagnosis=found,
     )
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
 

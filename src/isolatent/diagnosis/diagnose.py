@@ -13,6 +13,7 @@ from torch import Tensor
 
 from isolatent.checks import IsolatentWarning, check_integer
 from isolatent.diagnosis.agreement import metric_for
+from isolatent.diagnosis.alternatives import base_of, check_alternatives
 from isolatent.diagnosis.controls import (
     Decoder,
     check_axes,
@@ -29,6 +30,7 @@ from isolatent.diagnosis.held_out import (
 )
 from isolatent.diagnosis.nested import check_relaxations_nested
 from isolatent.diagnosis.rehearsal import rehearse
+from isolatent.diagnosis.stationarity import check_stationarity
 from isolatent.diagnosis.verdict import (
     CANNOT_TELL,
     CONTRADICTED,
@@ -46,6 +48,7 @@ from isolatent.worlds import World
 __all__ = ["diagnose"]
 
 LOSE_FACTORS = ("factor_scale", "dynamics")  # assumptions whose failure loses whole factors
+LEAVE_OUT = ("space", "n_components")  # those whose failure leaves residuals that look like noise
 FOUND_AGAIN = 0.5  # of what was unexplained: codes that leave out less hold what was lost
 NOTHING_CHECKED = ("information", "optimum")
 
@@ -109,40 +112,90 @@ def diagnose(
 
 def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> Diagnosis:
     guarantee, metric = model.guarantee_, metric_for(model.guarantee_.metric)
+    claim = guarantee.equivalence or guarantee.withdrawn or None
     testing = pairs.testing
     second = refit(model, pairs.source, seed)
     network = without_axes(second.encoder_)
     checks = [check_information(network, second.loss_, pairs)]
     if checks[0].status == CONTRADICTED:
-        return conclude(checks, None, guarantee.equivalence, guarantee.gap)
+        return conclude(checks, None, claim, guarantee.gap)
     codes, others = (encode_chunks(one.encoder_, testing.x).numpy() for one in (model, second))
-    checks.append(check_optimum(codes, others, metric))
+    checks.append(_with_support(check_optimum(codes, others, metric), second))
     found = model.axes_ is not None and model.axes_.separates
     if found:
         checks.append(check_axes(codes, others))
-    jobs = [
-        delayed(check_relaxations_nested)(
-            *(network, second.loss_, second.beliefs_, second.head_, pairs),
-            steps=len(second.history_),
-            metric="linear_r2" if found else metric,
-            seed=seed,
-        )
-    ]
+    jobs = [delayed(_compare_models)(second, pairs, "linear_r2" if found else metric, seed)]
     decoder: Decoder | None = None
     if testing.x.ndim == 2:
         decoder = Decoder.fit(model.encoder_, pairs, model.head_, seed)
         plain = testing.negatives is None and testing.tags is None
-        if guarantee.equivalence is not None and plain:
+        if claim is not None and plain:
             jobs.append(delayed(rehearse)(model, pairs, decoder, seed + 1))
     alone = pairs.n_pairs is None  # the generator of an endless source cannot be sent
     relaxed, *scores = Parallel(n_jobs=1 if alone else n_jobs)(jobs)
     expected: ExpectedScore | None = scores[0] if scores else None
     checks += relaxed
     if decoder is not None:
-        checks += check_residuals(decoder)
-    if model.n_components >= testing.x[:1].numel():
+        checks = _merge(checks, check_residuals(decoder))
+    most = testing.x[:1].numel() + (model.beliefs_.space == "sphere")
+    checks = _doubt_noise(checks)
+    if model.n_components >= most and not _is_harmful(checks, "space"):
         checks = _explain_lost_factors(model, checks, decoder, pairs, seed)
-    return conclude(_judge(checks, expected), expected, guarantee.equivalence, guarantee.gap)
+    return conclude(_judge(checks, expected), expected, claim, guarantee.gap)
+
+
+def _compare_models(second: ContrastiveICA, pairs: HeldOut, metric: str, seed: int) -> list[Check]:
+    """Return checks by other models: relaxed ones first, then other spaces, exponents, numbers."""
+    network, steps = without_axes(second.encoder_), len(second.history_)
+    checks = check_relaxations_nested(
+        *(network, second.loss_, second.beliefs_, second.head_, pairs),
+        steps=steps,
+        metric=metric,
+        seed=seed,
+    )
+    broken = [check.key for check in checks if check.status == CONTRADICTED]
+    options: dict[str, Any] = {"steps": steps, "metric": metric, "seed": seed}
+    checks += check_alternatives(second, pairs, broken, **options)
+    if isinstance(second.loss, str) and isinstance(second.encoder, str):
+        stationary = check_stationarity(second, base_of(second, broken), pairs, **options)
+        checks += [] if stationary is None else [stationary]
+    return checks
+
+
+def _with_support(optimum: Check, second: ContrastiveICA) -> Check:
+    """Contradict the optimum if the measurements of the second fit do."""
+    support = second.support_
+    if support is None or support.is_null or not support.reason:
+        return optimum
+    return replace(optimum, status=CONTRADICTED, effect=f"{optimum.effect}; {support.reason}")
+
+
+def _is_harmful(checks: list[Check], key: str) -> bool:
+    return any(check.key == key and check.is_harmful for check in checks)
+
+
+def _doubt_noise(checks: list[Check]) -> list[Check]:
+    """Do not call noise what codes of the wrong space or number leave out."""
+    if not any(_is_harmful(checks, key) for key in LEAVE_OUT):
+        return checks
+    effect = "factors that the codes leave out hide it"
+    return [
+        replace(check, status=CANNOT_TELL, effect=effect, harm=None)
+        if check.key == "noise"
+        else check
+        for check in checks
+    ]
+
+
+def _merge(checks: list[Check], others: list[Check]) -> list[Check]:
+    """Add checks; of two for one assumption the one that says more stays."""
+    by_key = {check.key: check for check in checks}
+    for check in others:
+        before = by_key.get(check.key)
+        weight = {CONTRADICTED: 2, CANNOT_TELL: 0}
+        if before is None or weight.get(check.status, 1) > weight.get(before.status, 1):
+            by_key[check.key] = check
+    return [*by_key.values()]
 
 
 def _explain_lost_factors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -46,8 +46,20 @@ SENTENCES = {
         "fit with relax=('dynamics',)",
     ),
     "n_components": (
-        "the codes leave out something that pairs share",
-        "fit with a larger n_components",
+        "the number of codes is not that of the factors",
+        "fit with a larger n_components if pairs share what these leave out, and else with fewer",
+    ),
+    "conditional": (
+        "steps are not distributed as declared",
+        "declare another conditional; isolatent.choose compares them",
+    ),
+    "space": (
+        "another space explains the pairs better",
+        "declare another space; isolatent.choose compares them",
+    ),
+    "stationarity": (
+        "the recording is not the same from its beginning to its end",
+        "fit parts of it, and compare them with isolatent.consistency",
     ),
     "noise": (
         "observations hold noise that pairs do not share",
@@ -177,6 +189,18 @@ class Diagnosis:
             "checks": [_finite(asdict(check)) for check in self.checks],
             "verdict": self.verdict,
         }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Diagnosis:
+        """Return the diagnosis that :meth:`to_dict` described."""
+        score = record["expected_score"]
+        return cls(
+            record["holds"],
+            tuple(record["broken"]),
+            None if score is None else ExpectedScore(**score),
+            tuple(Check(**check) for check in record["checks"]),
+            record["verdict"],
+        )
 
 
 def _finite(record: dict[str, Any]) -> dict[str, Any]:

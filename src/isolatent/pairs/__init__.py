@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.source import SplitError as SplitError
     from isolatent.pairs.source import WorldPairs as WorldPairs
     from isolatent.pairs.unpaired import UnpairedPairs as UnpairedPairs
+    from isolatent.pairs.views import ViewPairs as ViewPairs
     from isolatent.pairs.world_views import WorldViews as WorldViews
 
 _MODULES = {
@@ -104,6 +105,7 @@ _MODULES = {
         "WorldPairs",
     ),
     "unpaired": ("UnpairedPairs",),
+    "views": ("ViewPairs",),
     "world_views": ("WorldViews",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
@@ -31,13 +31,14 @@ from isolatent.theory.relaxations import (
     relaxed_consequences,
 )
 
-__all__ = ["Guarantee", "derive_guarantee", "weight_blocks"]
+__all__ = ["UNSUPPORTED", "Guarantee", "derive_guarantee", "weight_blocks"]
 
 ZIMMERMANN = "Zimmermann et al. 2021"
 MATTHES = "Matthes et al. 2023"
 RUSAK = "Rusak et al. 2025"
 KIRCHHOF = "Kirchhof et al. 2023"
 
+UNSUPPORTED = "not supported by these data"  # what a card says instead of its theorem
 BOX_ONTO_BOX = (
     "an affine bijection of a box onto a box is a signed permutation with scaling: "
     "if the codes fill their box (checkable), MCC counts too"
@@ -70,6 +71,9 @@ class Guarantee:
         code_axes: The axis of each code, where axes were found: block, stability, time scale and
             period.
         recordings: What the codes of several recordings share, where each has an encoder.
+        support: What held-out pairs say about a fit: information against chance, training pairs and
+            a linear code.
+        withdrawn: The equivalence that would follow if the data supported it, where they do not.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -91,6 +95,8 @@ class Guarantee:
     axes: str = ""
     code_axes: tuple[CodeAxis, ...] = ()
     recordings: str = ""
+    support: str = ""
+    withdrawn: str = ""
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -101,6 +107,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         claim = f"{self.equivalence}, if:" if self.equivalence else f"no guarantee: {self.gap}"
+        if self.withdrawn:
+            claim = f"{self.gap}; the theorem would need:"
         rows = [(ASSUMPTION_KINDS[a.kind], a.text) for a in self.assumptions]
         return "\n".join(
             [claim, *(f"  {label:<10}  {text}" for label, text in rows + self._facts())]
@@ -135,12 +143,32 @@ class Guarantee:
                 ("calibrated", self.calibration),
                 ("axes", self.axes),
                 ("recordings", self.recordings),
+                ("data", self.support),
+                ("withdrawn", self.withdrawn),
                 *(("learned", sentence) for sentence in self.learned),
                 *(("warning", warning) for warning in self.warnings),
             )
             if text
         ]
         return rows
+
+    def withdraw(self, reason: str) -> Guarantee:
+        """Return the card of a fit whose claim the data do not support: it claims nothing.
+
+        Args:
+            reason: What the data say against it.
+
+        Example:
+            >>> card = derive_guarantee(Beliefs("sphere")).withdraw("pairs share nothing")
+            >>> card.equivalence, card.withdrawn, card.gap
+            (None, 'orthogonal map', 'not supported by these data: pairs share nothing')
+        """
+        if self.equivalence is None:
+            return self
+        gap = f"{UNSUPPORTED}: {reason}"
+        return replace(
+            self, equivalence=None, withdrawn=self.equivalence, gap=gap, reference="", blocks=None
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the guarantee as plain data for JSON."""

@@ -16,6 +16,7 @@ from isolatent.training.progress import (
     tensorboard_log,
 )
 from isolatent.training.recipe import Recipe
+from isolatent.training.support import Support
 
 __all__ = [
     "Checkpoints",
@@ -30,6 +31,7 @@ __all__ = [
     "ProgressDisplay",
     "Recipe",
     "Step",
+    "Support",
     "Training",
     "connect",
     "tensorboard_log",

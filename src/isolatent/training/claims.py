@@ -17,6 +17,7 @@ from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.assumptions import REACHES_OPTIMUM, Assumption
 from isolatent.theory.axis_claims import with_axes
+from isolatent.theory.guarantee import UNSUPPORTED
 from isolatent.theory.world_beliefs import count_factors
 from isolatent.training.assembly import (
     guarantee_of,
@@ -26,7 +27,6 @@ from isolatent.training.assembly import (
     weight_errors_of,
 )
 from isolatent.training.axis_search import AxesError, append_axes, find_axes, without_axes
-from isolatent.training.batch_losses import has_bound, score_pairs
 from isolatent.training.calibration import calibrate
 from isolatent.training.capacity import LINEAR, Capacity
 from isolatent.training.contrastive import ContrastiveTraining
@@ -34,12 +34,11 @@ from isolatent.training.noise import FirstCodes, build_objective, calibrate_nois
 from isolatent.training.parameters import ONLY_FREE, ContrastiveParameters
 from isolatent.training.relaxations import describe_relaxations, measure_relaxations
 from isolatent.training.restarts import FEWEST_PAIRS
+from isolatent.training.support import MOST_PAIRS, Support, measure_support
 
 __all__ = ["SCORE_BATCH_SIZE", "FittedClaims", "with_training"]
 
-NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 SCORE_BATCH_SIZE = 512
-LEAST_HELD_OUT = 100  # pairs, that say anything about the information which pairs share
 # A rule of thumb: with ten codes, 1 000 pairs are about the fewest with which a network is better
 # than a linear encoder, whose weights are as many as codes times directions.
 PAIRS_PER_SQUARED_CODE = 10
@@ -57,6 +56,7 @@ class FittedClaims(ContrastiveParameters):
     guarantee_: Guarantee
     relaxed_: tuple[str, ...]
     capacity_: Capacity | None
+    support_: Support | None
 
     def expected_guarantee(self) -> Guarantee:
         """Return what may be claimed after a fit, as far as that is known before it.
@@ -109,6 +109,9 @@ class FittedClaims(ContrastiveParameters):
             guarantee = _with_found_axes(guarantee, self.axes_)
         else:
             guarantee = replace(guarantee, axes=fitted.axes)
+        guarantee = replace(guarantee, support=fitted.support)
+        if fitted.withdrawn:
+            guarantee = guarantee.withdraw(fitted.gap.removeprefix(f"{UNSUPPORTED}: "))
         return with_training(guarantee, fitted.objective, fitted.calibration, fitted.warnings)
 
     def _set_fitted(
@@ -122,6 +125,7 @@ class FittedClaims(ContrastiveParameters):
     ) -> None:
         """Calibrate the encoder, find axes, and derive what may be claimed."""
         encoder, loss = modules["network"], modules["loss"]
+        self.support_ = None  # until it is measured
         if isinstance(loss, PosteriorInfoNCE):
             self._set_noisy(training, modules, held_out, beliefs)
             return
@@ -254,18 +258,28 @@ class FittedClaims(ContrastiveParameters):
         self.axes_ = axes
         self.dynamics_ = None if axes is None else axes.dynamics
 
-    def _check_information(self, held_out: Batch, n_pairs: int | None) -> None:
-        """Add a warning to the card if pairs share next to no information, or are too few."""
-        found = []
-        if has_bound(self.loss_, held_out) and len(held_out) >= LEAST_HELD_OUT:
-            network = self._scored_network()
-            information = score_pairs(network, self.loss_, held_out, SCORE_BATCH_SIZE)[0]
-            if information < NO_INFORMATION:
-                found.append(
-                    f"pairs were found to share only {information:.3f} nats: either they are "
-                    "unrelated, or the encoder did not learn what they share; do not trust the "
-                    "codes"
-                )
+    def _check_support(self, held_out: Batch, source: PairSource, n_pairs: int | None) -> None:
+        """Withdraw the claim where held-out pairs do not support it, and warn of few pairs.
+
+        Args:
+            held_out: Pairs that were not trained with.
+            source: Those that were.
+            n_pairs: Number of all pairs; None if they are endless.
+        """
+        card, found = self.guarantee_, []
+        count = MOST_PAIRS
+        if isinstance(source, FinitePairSource):
+            count = min(count, len(source))
+        fitting = Batch.of(source.sample(count, Generator().manual_seed(0)))
+        network = self._scored_network()
+        self.support_ = measure_support(network, self.loss_, held_out, fitting, self.n_components)
+        if self.support_ is not None:
+            card = replace(card, support=str(self.support_))
+            if reason := self.support_.reason:
+                found.append(reason)
+                if self.support_.is_null:  # there is nothing that anything else could be wrong with
+                    card = replace(card, warnings=())
+                card = card.withdraw(reason)
         needed = max(FEWEST_PAIRS, PAIRS_PER_SQUARED_CODE * self.n_components**2)
         if self.capacity_ == LINEAR and n_pairs is not None and n_pairs < needed:
             found.append(
@@ -273,10 +287,8 @@ class FittedClaims(ContrastiveParameters):
                 f"A network with n_components={self.n_components} needs about {needed} pairs"
             )
         if found:
-            card = self.guarantee_
-            self.guarantee_ = with_training(
-                card, card.objective, card.calibration, (*card.warnings, *found)
-            )
+            card = with_training(card, card.objective, card.calibration, (*card.warnings, *found))
+        self.guarantee_ = card
 
     def _posterior_network(self, what: str) -> nn.Sequential:
         """Return the encoder of posteriors; raise an error if there is none."""

@@ -9,8 +9,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -60,6 +61,9 @@ from isolatent.training.setup import (
     start_from,
 )
 from isolatent.worlds import World
+
+if TYPE_CHECKING:
+    from isolatent.diagnosis import Diagnosis
 
 __all__ = ["ContrastiveICA"]
 
@@ -153,7 +157,10 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         loss_: The trained loss with its learned scale.
         beliefs_: The declared beliefs, complete.
         head_: Where the codes live: ``"sphere"``, ``"box"`` or ``"free"``.
-        guarantee_: What may be claimed; prints as a card.
+        guarantee_: What may be claimed; prints as a card. It claims nothing, and says why, where
+            held-out pairs do not support the fit.
+        support_: A :class:`isolatent.training.Support`: what held-out pairs share, against chance,
+            training pairs and a linear code. None where fewer than 100 pairs were held out.
         relaxed_: The relaxations in use, by name.
         capacity_: Width and dropout of the hidden layers of ``encoder="mlp"``, and the weight of a
             decoder's error in its training; a width of 0 means a linear encoder. None for other
@@ -303,11 +310,12 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         assert run.held_out is not None
         self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs, self._axes())
         n_pairs = len(source) if isinstance(source, FinitePairSource) else None
-        self._check_information(run.held_out, n_pairs)
+        self._check_support(run.held_out, run.source, n_pairs)
         warned = self.guarantee_.warnings
+        found_nothing = self.support_ is not None and self.support_.is_null
         if isinstance(run.source, SeparateRecordings) and not run.source.is_shared:
             warned += (f"recordings: {self.guarantee_.recordings}",)
-        if self.axes in AXIS_METHODS and self.head_ != "free":
+        if self.axes in AXIS_METHODS and self.head_ != "free" and not found_nothing:
             warned += (f"axes were {self.guarantee_.axes}",)
         for warning in warned:
             warnings.warn(warning, IsolatentWarning, stacklevel=2)
@@ -559,6 +567,31 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 f"X and X_pos must have equally many rows, got {len(h)} and {len(h_pos)}"
             )
         return relatedness(self.loss_, h, h_pos).numpy()
+
+    def diagnose(
+        self,
+        X: ArrayLike | Tensor | World | PairSource,
+        X_pos: ArrayLike | Tensor | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        random_state: Any = 0,
+        n_jobs: int = 1,
+    ) -> Diagnosis:
+        """Return whether the fit is to be believed, see :func:`isolatent.diagnose`.
+
+        Args:
+            X: Observations with their positives in ``X_pos``, a recording, a world or a pair
+                source; those of the fit will do.
+            X_pos: The positive of each row of X.
+            groups: For a recording: one session id for each row.
+            random_state: Seed, as in scikit-learn.
+            n_jobs: Number of processes.
+        """
+        # Diagnosis stands right of training: the top level, which loads names on first use, has it.
+        top_level: Any = import_module("isolatent")
+        options = {"groups": groups, "random_state": random_state, "n_jobs": n_jobs}
+        found: Diagnosis = top_level.diagnose(self, X, X_pos, **options)
+        return found
 
     @classmethod
     def load(

@@ -29,6 +29,7 @@ from isolatent.training.noise import FirstCodes, build_noisy_encoder, build_obje
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.relaxations import attach
 from isolatent.training.storage import LARGEST_SIZE, ModelRecord
+from isolatent.training.support import Support
 
 __all__ = ["StoredModel"]
 
@@ -81,6 +82,7 @@ class StoredModel(FittedClaims):
             "axes": None if self.axes_ is None else self.axes_.to_dict(),
             "capacity": None if self.capacity_ is None else list(self.capacity_),
             "decoder": getattr(self, "decoder_explained_", None),
+            "support": None if self.support_ is None else self.support_._asdict(),
         }
 
     def _restore_record(self, record: Mapping[str, Any]) -> None:
@@ -97,6 +99,8 @@ class StoredModel(FittedClaims):
         self.capacity_ = None if capacity is None else Capacity(*capacity)
         if record.get("decoder") is not None:
             self.decoder_explained_ = record["decoder"]
+        support = record.get("support")
+        self.support_ = None if support is None else Support(**support)
         axes = record.get("axes")
         self._set_axes(None if axes is None else Axes.from_dict(axes))
 
