@@ -32,6 +32,7 @@ def interrupted(isolatent, files, tmp_path, monkeypatch):
     return out, command
 
 
+@pytest.mark.filterwarnings("ignore:.* is not a log of isolatent and was renamed")
 @pytest.mark.parametrize(
     "log", [b"", b"num", b"number,total,loss\n1,2", b"\0\xff\n", b"x,y\n1,2\n"]
 )

@@ -159,5 +159,5 @@ def test_a_file_that_is_cut_while_it_is_mapped_is_named(tmp_path):
     pairs.sample(4, generator)
     os.truncate(path, 100_000)
     for source in (pairs, part):
-        with pytest.raises(ValueError, match=r"x\.npy was truncated: it has 100000 bytes instead"):
+        with pytest.raises(ValueError, match=r"x\.npy is damaged: it has 100000 bytes where"):
             source.sample(4, generator)

@@ -120,6 +120,9 @@ def test_rows_of_two_channels_are_left_to_a_module():
 
 
 def test_bfloat16_is_read_as_float32():
-    x, x_pos = (torch.tensor(part, dtype=torch.bfloat16) for part in (X, X_POS))
+    x, x_pos = (
+        torch.tensor(part, dtype=torch.bfloat16)
+        for part in ((X - ORIGIN) / UNITS, (X_POS - ORIGIN) / UNITS)
+    )
     found = model().fit(x, x_pos)
     assert np.array_equal(found.transform(x), found.transform(x.float()))

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 __all__ = ["Mismatch", "find_mismatch"]
 
 MOST_ROWS = 4096
-FEWEST_ROWS = 50  # with fewer nothing is beyond chance
-SLOPE = 1.2  # of a regression, from which one side cannot be the other one plus noise
-SHIFT = 0.5  # of means, in standard deviations
-STANDARD_ERRORS = 6.0
+FEWEST_COMPARED = 50  # with fewer nothing is beyond chance
+LARGEST_SLOPE = 1.2  # of a regression, from which one side cannot be the other one plus noise
+LARGEST_SHIFT = 0.5  # of means, in standard deviations
+ERRORS_BEYOND_CHANCE = 6.0
 MIN_BLOCKS = 8  # of neighbouring rows
 EVERYWHERE = 0.15  # share of blocks that need not show a difference: a few extreme rows are no sign
 STANDARDIZED = 1e-3  # largest deviation of means from 0, and of standard deviations from 1
@@ -65,7 +65,7 @@ def find_mismatch(x: NDArray[Any], x_pos: NDArray[Any]) -> Mismatch | None:
         >>> find_mismatch(x, x_pos) is None, find_mismatch(x, 3 * x_pos).columns
         (True, (0, 1))
     """
-    if len(x) < FEWEST_ROWS:
+    if len(x) < FEWEST_COMPARED:
         return None
     # Consecutive rows in blocks, so that the dependence of neighbours shows in standard errors.
     step = max(1, len(x) // MOST_ROWS)
@@ -81,7 +81,7 @@ def find_mismatch(x: NDArray[Any], x_pos: NDArray[Any]) -> Mismatch | None:
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.maximum(_slope_excess(a0, b0), _slope_excess(b0, a0))
         shift = _shift(a, b, np.minimum(*(_spread(part) for part in rows)))
-    visible = np.fmax(excess / math.log(SLOPE), shift / SHIFT)
+    visible = np.fmax(excess / math.log(LARGEST_SLOPE), shift / LARGEST_SHIFT)
     visible = np.where(varies, np.nan_to_num(visible), 0.0)
     found = np.flatnonzero(visible > 1)
     if len(found) == 0:
@@ -110,14 +110,14 @@ def _spread(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _slope_excess(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the logarithm of the slope of b on a, or 0 where it may be at most SLOPE."""
+    """Return the logarithm of the slope of b on a, or 0 where it may be at most LARGEST_SLOPE."""
     power = (a * a).mean(0)
     slope = (a * b).mean(0) / power
     error = _error(a * (b - slope * a)) / power
     blocks = zip(_blocks(a), _blocks(b), strict=True)
     parts = [((v - v.mean(0)) * w).mean(0) / v.var(0) for v, w in blocks]
     everywhere = np.quantile(parts, EVERYWHERE, axis=0) > 1
-    above = (slope - STANDARD_ERRORS * error > SLOPE) & everywhere
+    above = (slope - ERRORS_BEYOND_CHANCE * error > LARGEST_SLOPE) & everywhere
     return np.where(above, np.log(np.where(above, slope, 1.0)), 0.0)
 
 
@@ -127,7 +127,7 @@ def _shift(
     """Return the difference of means in standard deviations, or 0 where it may be chance."""
     mean = (b - a).mean(0)
     parts = np.sign(mean) * [(w - v).mean(0) for v, w in zip(_blocks(a), _blocks(b), strict=True)]
-    beyond = np.abs(mean) > STANDARD_ERRORS * _error(b - a)
+    beyond = np.abs(mean) > ERRORS_BEYOND_CHANCE * _error(b - a)
     everywhere = np.quantile(parts, EVERYWHERE, axis=0) > 0
     medians = np.abs(np.median(b, axis=0) - np.median(a, axis=0))
     return np.where(beyond & everywhere, np.minimum(np.abs(mean), medians) / deviation, 0.0)

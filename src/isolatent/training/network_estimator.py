@@ -6,7 +6,7 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
@@ -123,14 +123,17 @@ class NetworkEstimator(
                 checkpoints.clear()
             processes.wait()
             first = processes.rank == 0
-            with ProgressDisplay(quiet=not (self.verbose and first)) as display:
+            with ExitStack() as stack:
                 # A notebook shows a line of its own, unless something else follows the run.
-                after_step = on_step if self.verbose else follow(on_step)
+                report = on_step if self.verbose else follow(on_step)
+                if self.verbose and first:
+                    display = stack.enter_context(ProgressDisplay())
 
-                def report(step: Step) -> None:
-                    display(step)
-                    after_step(step)
+                    def show(step: Step) -> None:
+                        on_step(step)
+                        display(step)
 
+                    report = show
                 modules = train(
                     training,
                     source,
