@@ -22,7 +22,7 @@ from isolatent.baselines.elbo import bernoulli_error, kl_to_standard_normal
 from isolatent.baselines.vae_networks import Autoencoder
 from isolatent.baselines.vaes import BetaVAE
 from isolatent.datasets import load_mnist
-from isolatent.datasets.mnist_decoder import SLOPE, WIDTHS
+from isolatent.datasets.mnist_decoder import DECODER_SLOPE, WIDTHS
 from isolatent.encoders import MLP
 from isolatent.files import atomic_write, digest_file
 
@@ -39,7 +39,7 @@ class _DigitAutoencoder(Autoencoder):
         *hidden, pixels = WIDTHS[1:]
         super().__init__(
             MLP(pixels, 2 * n, ENCODER_WIDTHS, skip=False),
-            MLP(n, pixels, hidden, skip=False, slope=SLOPE),
+            MLP(n, pixels, hidden, skip=False, slope=DECODER_SLOPE),
         )
 
     def error(self, z: Tensor, x: Tensor) -> Tensor:

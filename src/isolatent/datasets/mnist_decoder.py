@@ -16,12 +16,12 @@ from isolatent.checks import check_real
 from isolatent.files import digest_file
 from isolatent.worlds import Mixing
 
-__all__ = ["DECODER_FILE", "DECODER_SHA256", "SLOPE", "WIDTHS", "MNISTDecoder"]
+__all__ = ["DECODER_FILE", "DECODER_SHA256", "DECODER_SLOPE", "WIDTHS", "MNISTDecoder"]
 
 DECODER_FILE = Path(__file__).with_name("mnist_decoder.safetensors")
 DECODER_SHA256 = "88f5d15bf3c600093057e36e40bf5efc75d0ce81aee21d6c48d9f1be1020d9c1"
 WIDTHS = (10, 128, 256, 784)  # latents, hidden layers, pixels
-SLOPE = 0.2  # of the leaky ReLUs below zero
+DECODER_SLOPE = 0.2  # of the leaky ReLUs below zero
 TENSORS = {
     name: shape
     for layer, (before, after) in enumerate(pairwise(WIDTHS))
@@ -88,7 +88,7 @@ class MNISTDecoder(Mixing):
         h = self.radius * z
         for layer in range(len(WIDTHS) - 1):
             if layer:
-                h = leaky_relu(h, SLOPE)
+                h = leaky_relu(h, DECODER_SLOPE)
             weight, bias = (self.get_buffer(f"{name}_{layer}") for name in ("weight", "bias"))
             h = torch.addmm(bias.to(h.dtype), h, weight.to(h.dtype).mT)
         return torch.sigmoid(h)
@@ -98,7 +98,7 @@ class MNISTDecoder(Mixing):
         for layer in reversed(range(len(WIDTHS) - 1)):
             h = (h - self.get_buffer(f"bias_{layer}")) @ self.get_buffer(f"inverse_{layer}").mT
             if layer:
-                h = leaky_relu(h, 1 / SLOPE)
+                h = leaky_relu(h, 1 / DECODER_SLOPE)
         return h / self.radius
 
 
