@@ -29,6 +29,7 @@ bench: setup
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/rendering.py
 	$(BIN)/python benchmarks/loading.py
+	$(BIN)/python benchmarks/augmentations.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/losses.py --quick
 

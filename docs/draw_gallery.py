@@ -68,7 +68,8 @@ def labelled() -> dict[str, Any]:
 def draw_codes() -> None:
     """Draw the two codes of the walk, coloured by where it is."""
     x, z, *_ = walk()
-    plot.codes(fit(), x, colour=z[:, 0], colour_name="true factor 1", **labelled())
+    colour: Any = {"colour": z[:, 0], "colour_name": "true factor 1"}
+    plot.codes(fit(), x, max_points=1000, **colour, **labelled())
 
 
 def draw_codes_3d() -> None:
@@ -86,7 +87,7 @@ def draw_codes_3d() -> None:
 def draw_over_time() -> None:
     """Draw both codes in both sessions."""
     x, *_ = walk()
-    plot.over_time(fit(), x, linewidth=0.7, **labelled())
+    plot.over_time(fit(), x, max_points=1200, linewidth=0.7, **labelled())
 
 
 def draw_against_factors() -> None:
@@ -115,7 +116,7 @@ def draw_traversal_images() -> None:
     pairs = FactorPairs(iso.datasets.Sprites(), iso.datasets.LaplaceTransitions())
     model = iso.baselines.SlowVAE(3, max_steps=600, random_state=0).fit(pairs)
     x = pairs.sample(400, torch.Generator().manual_seed(0))[0].numpy()
-    plot.traversal(model, x)
+    plot.traversal(model, x, vmin=0, vmax=1)
 
 
 @cache

@@ -1,8 +1,12 @@
 """Files are written completely or not at all; plain data and digests follow their values."""
 
+import errno
 import json
 import os
+import pickle
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +16,16 @@ import torch
 from isolatent.experiments import Row, find_experiment
 from isolatent.experiments.store import Store
 from isolatent.files import (
+    LOCK_FILE,
+    DamagedFileError,
+    LockedError,
     atomic_write,
     digest_data,
     digest_file,
     digest_json,
+    lock_directory,
+    read_json,
+    reading,
     to_plain,
     write_json,
     write_text,
@@ -168,3 +178,98 @@ def test_digests_of_data_depend_on_values_dtype_shape_and_contents_of_files(tmp_
     assert len({digest_data(part) for part in parts}) == len(parts)
     assert digest_data(np.arange(8)[::2]) == digest_data(np.arange(8)[::2].copy())
     assert digest_file(tmp_path / "a") != digest_file(tmp_path / "b")
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    def fill():
+        with atomic_write(tmp_path / "a.json"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.json'"):
+        fill()
+    assert os.listdir(tmp_path) == []
+
+
+def test_abandoned_temporary_files_are_removed_and_others_kept(tmp_path):
+    random = "0123456789abcdef"
+    old = [f".a.json.{random}.partial", f".b.json.{random}.partial", ".a.json.mine.partial"]
+    for name in (*old, f".a.json.{random[::-1]}.partial"):
+        (tmp_path / name).touch()
+    for name in old:
+        os.utime(tmp_path / name, (0, 0))
+    write_text(tmp_path / "a.json", "{}")
+    assert {*os.listdir(tmp_path)} == {"a.json", *old[1:], f".a.json.{random[::-1]}.partial"}
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    """Neither a temporary file nor a lock is opened where a link leads."""
+    victim = tmp_path / "victim"
+    victim.write_text("intact")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / LOCK_FILE).symlink_to(victim)
+    with pytest.raises(OSError), lock_directory(tmp_path / "d"):  # noqa: PT011
+        pass
+    (tmp_path / "d" / ".a.json.partial").symlink_to(victim)
+    write_text(tmp_path / "d" / "a.json", "{}")
+    assert victim.read_text() == "intact"
+
+
+def test_a_lock_keeps_others_out_until_its_owner_ends(tmp_path):
+    directory = tmp_path / "out" / "deep"
+    program = (
+        "import sys; from isolatent.files import lock_directory\n"
+        "with lock_directory(sys.argv[1]):\n    print('locked', flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program, str(directory)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout.readline() == "locked\n"
+    message = f"written by process {owner.pid} on "
+    with pytest.raises(LockedError, match=message), lock_directory(directory):
+        pass
+    owner.kill()
+    owner.wait()
+    owner.stdin.close()
+    owner.stdout.close()
+    assert (directory / LOCK_FILE).exists()  # the file stays, the lock does not
+    with lock_directory(directory):
+        assert (directory / LOCK_FILE).read_text().startswith(f"{os.getpid()} on ")
+    assert list(directory.iterdir()) == []
+
+
+def test_a_lock_leaves_no_empty_directory(tmp_path):
+    with lock_directory(tmp_path / "a" / "b"):
+        pass
+    assert os.listdir(tmp_path) == []
+    with lock_directory(tmp_path / "a" / "b"):
+        (tmp_path / "a" / "c").touch()
+    assert os.listdir(tmp_path / "a") == ["c"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[1", "nul", '{"a": NaN}', "[" * 2000 + "]" * 2000, "1" * 5000, "\ud800"]
+)
+def test_json_that_is_none_is_named(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_bytes(text.encode(errors="surrogatepass"))
+    with pytest.raises(DamagedFileError, match=r"a\.json is damaged: "):
+        read_json(path)
+
+
+def test_an_error_of_reading_names_the_file():
+    for error in (
+        KeyError("x"),
+        TypeError("x"),
+        RecursionError(),
+        AttributeError("x"),
+        IndexError(),
+    ):
+        with pytest.raises(DamagedFileError, match=r"^model\.json is dam"), reading("model.json"):
+            raise error
+    with pytest.raises(FileNotFoundError), reading("model.json"):
+        raise FileNotFoundError
+    again = pickle.loads(pickle.dumps(DamagedFileError("a", "it is empty")))
+    assert str(again) == "a is damaged: it is empty"

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from isolatent.theory import Guarantee as Guarantee
     from isolatent.theory import derive_guarantee as derive_guarantee
     from isolatent.training import ContrastiveICA as ContrastiveICA
+    from isolatent.training import PairedTransformer as PairedTransformer
     from isolatent.training import Recipe as Recipe
     from isolatent.worlds import AnisotropicNormal as AnisotropicNormal
     from isolatent.worlds import Box as Box
@@ -117,6 +118,7 @@ _EXPORTS = {
     ),
     "training": (
         "ContrastiveICA",
+        "PairedTransformer",
         "Recipe",
     ),
     "baselines": ("SupervisedEncoder",),

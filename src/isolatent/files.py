@@ -1,4 +1,4 @@
-"""Atomic file writes, conversion to plain JSON data, and SHA-256 digests."""
+"""Files: atomic writes, reading what may be damaged, locks, plain JSON data and digests."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ import json
 import math
 import os
 import secrets
+import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "LOCK_FILE",
     "PARTIAL_SUFFIX",
+    "DamagedFileError",
+    "LockedError",
     "atomic_write",
     "check_not_truncated",
     "digest_data",
     "digest_file",
     "digest_json",
     "file_name",
+    "lock_directory",
+    "read_json",
+    "reading",
     "to_plain",
     "write_bytes",
     "write_json",
@@ -30,6 +38,192 @@ __all__ = [
 ]
 
 PARTIAL_SUFFIX = ".partial"  # of temporary files, so that a search for *.json does not find them
+ABANDONED_SECONDS = 3600.0  # since the last write to a temporary file of a run that was killed
+LOCK_FILE = ".isolatent-lock"
+LARGEST_JSON, DEEPEST_JSON = 64 * 2**20, 100  # bytes, and containers within each other
+# What code raises that interprets damaged data.
+INTERPRETATION_ERRORS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError),
+    *(MemoryError, AssertionError),
+)
+
+
+class DamagedFileError(ValueError):
+    """Raised for a file that is truncated, was changed, or is not a file of isolatent.
+
+    Args:
+        path: The file.
+        reason: What is wrong with it.
+        verdict: What follows the name of the file.
+
+    Example:
+        >>> print(DamagedFileError("model.json", "it is empty"))
+        model.json is damaged: it is empty
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], reason: str, verdict: str = "is damaged: "
+    ) -> None:
+        super().__init__(f"{os.fspath(path)} {verdict}{reason}")
+        self.path, self.reason, self.verdict = Path(path), reason, verdict
+
+    def __reduce__(self) -> tuple[type, tuple[Path, str, str]]:  # for results of other processes
+        return type(self), (self.path, self.reason, self.verdict)
+
+
+class LockedError(OSError):
+    """Raised for a directory that another process is writing to."""
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn any error of code that interprets a file into a :class:`DamagedFileError`.
+
+    Errors of the operating system, such as a missing file, stay what they are.
+
+    Example:
+        >>> with reading("model.json"):
+        ...     {}["estimator"]
+        Traceback (most recent call last):
+        isolatent.files.DamagedFileError: model.json is damaged: KeyError('estimator')
+    """
+    try:
+        yield
+    except DamagedFileError:
+        raise
+    except INTERPRETATION_ERRORS as error:
+        lines = str(error).splitlines()
+        plain = isinstance(error, ValueError | RuntimeError) and lines
+        raise DamagedFileError(path, lines[0] if plain else repr(error)) from error
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """Return the contents of a JSON file, which is neither very large nor deeply nested.
+
+    NaN and infinity, which JSON lacks, are refused as all else is that is not JSON.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.json").write_text('{"a": [1')
+        ...     with suppress(DamagedFileError):
+        ...         read_json(f"{folder}/a.json")
+    """
+    with Path(path).open("rb") as file:
+        data = file.read(LARGEST_JSON + 1)
+    if len(data) > LARGEST_JSON:
+        raise DamagedFileError(path, f"it is larger than {LARGEST_JSON // 2**20} MB")
+    if not data:
+        raise DamagedFileError(path, "it is empty or was truncated")
+    with reading(path):
+        try:
+            content = json.loads(data, parse_constant=_refuse_constant)
+        except RecursionError:
+            raise DamagedFileError(path, "it is nested too deeply") from None
+        except ValueError as error:
+            raise DamagedFileError(path, f"it is truncated or not JSON: {error}") from error
+    if _depth(content) > DEEPEST_JSON:
+        raise DamagedFileError(path, f"it is nested more than {DEEPEST_JSON} levels deep")
+    return content
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"JSON has no {name}")
+
+
+def _depth(content: Any) -> int:
+    """Return how deeply containers are nested, up to one more than is allowed."""
+    level, depth = [content], 0
+    while level and depth <= DEEPEST_JSON:
+        inner = [item for item in level if isinstance(item, dict | list)]
+        if not inner:
+            break
+        level = [v for item in inner for v in (item.values() if isinstance(item, dict) else item)]
+        depth += 1
+    return depth
+
+
+@contextmanager
+def lock_directory(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other processes out of a directory that is written to, while the block runs.
+
+    The file ``.isolatent-lock`` in the directory holds the process id and the machine of the owner,
+    for a message. The lock itself is the system's, so that it ends with its process, however that
+    ends. Systems without such locks (Windows) go by the process id.
+
+    Args:
+        path: The directory; it is created, and removed in the end if it is empty.
+
+    Raises:
+        LockedError: If another process holds the lock.
+    """
+    directory = Path(path)
+    made = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    target = directory / LOCK_FILE
+    file = _open_lock(target)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            if os.name != "posix":  # open files cannot be removed there
+                file.close()
+            target.unlink()
+        file.close()
+        with suppress(OSError):  # unless something was written
+            for folder in made:
+                folder.rmdir()
+
+
+def _open_lock(target: Path) -> IO[str]:
+    """Return the lock file, locked and with this process as its owner."""
+    while True:
+        # Not followed if it is a link, which could lead anywhere.
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = os.fdopen(os.open(target, flags, 0o666), "r+")
+        owner = file.read(200).strip()
+        if not _try_lock(file, owner):
+            file.close()
+            who = f"process {owner}" if owner else "another process"
+            raise LockedError(
+                f"{target.parent} is being written by {who}; wait for it, stop it, or choose "
+                "another directory"
+            )
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file.fileno()), target.stat()):
+                break
+        file.close()  # its owner removed the file in the meantime: that lock keeps nobody out
+    file.seek(0)
+    file.truncate()
+    file.write(f"{os.getpid()} on {socket.gethostname()}\n")
+    file.flush()
+    return file
+
+
+def _try_lock(file: IO[str], owner: str) -> bool:
+    try:
+        import fcntl
+    except ImportError:
+        number, _, host = owner.partition(" on ")
+        alive = number.isdecimal() and host == socket.gethostname() and _is_alive(int(number))
+        return not alive
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: as before there were any
+        return True
+    return True
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @contextmanager
@@ -39,7 +233,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     The temporary file ``.<name>.<random>.partial`` is created in the target's directory,
     exclusively, so that no existing file or link is opened. It is synced to disk before it is
     renamed, and removed on any exception, which leaves ``path`` unchanged. A symbolic link as
-    ``path`` remains a link to the written file; a pipe or terminal is written directly.
+    ``path`` remains a link to the written file; a pipe or terminal is written directly. Temporary
+    files that a killed process left for this target an hour ago or earlier are removed. Errors of
+    the system that name no file, such as that of a full disk, name the target.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -53,6 +249,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not target.is_file():  # a pipe or a terminal
         yield target
         return
+    _remove_abandoned(target)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(8)}{PARTIAL_SUFFIX}")
     partial.touch(exist_ok=False)
     try:
@@ -60,10 +257,27 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[Path]:
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
         partial.replace(target)
-    except BaseException:
+    except BaseException as error:
         partial.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None and error.errno is not None:
+            raise type(error)(error.errno, error.strerror, os.fspath(path)) from error
         raise
     _sync_directory(target.parent)
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove temporary files of a target that nobody has written to for an hour."""
+    name, now = f".{target.name}.", time.time()
+    with suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            if not (entry.name.startswith(name) and entry.name.endswith(PARTIAL_SUFFIX)):
+                continue
+            random = entry.name[len(name) : -len(PARTIAL_SUFFIX)]
+            if len(random) != 16 or set(random) - set("0123456789abcdef"):
+                continue
+            with suppress(OSError):
+                if now - entry.stat(follow_symlinks=False).st_mtime > ABANDONED_SECONDS:
+                    os.unlink(entry.path)
 
 
 def check_not_truncated(array: NDArray[Any]) -> None:

@@ -101,7 +101,6 @@ def test_codes_of_images_are_scored_and_reported(isolatent, tmp_path, folder):
         (("--augment", "all", "--lag", "2"), "--augment and --lag exclude each other"),
         (("--image-size", "big"), "--image-size must be a number of pixels, or two as 48x64"),
         (("--encoder", "mlp"), "--encoder must be one of 'pooled', 'conv', 'residual'"),
-        (("--encoder", "conv"), "images of 64 × 64 pixels"),
         (("--session", "day"), "--session is for tables and arrays of rows"),
         (("--lag", "40"), "--lag must be shorter than the longest sequence, 30 images"),
         (("--pairs", "none.csv"), "none.csv: does not exist"),

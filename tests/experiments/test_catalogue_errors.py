@@ -263,3 +263,13 @@ def test_any_invalid_value_anywhere_is_reported_with_the_file(data):
             assert toml(document) != toml(IN_FULL)  # though True == 1.0
             for line in str(error).splitlines():
                 assert line.startswith(f"{path}: ")
+
+
+def test_the_cells_of_a_grid_are_counted_before_they_are_made(tmp_path):
+    axes = "\n".join(f"a{k} = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]" for k in range(12))
+    path = tmp_path / "many.toml"
+    path.write_text(f'[[grids]]\nname = "x"\n[grids.axes]\n{axes}\n[grids.cell]\n')
+    with pytest.raises(
+        ValueError, match=r"axes: must make at most 10000 cells, got 10 × .* = 1000"
+    ):
+        find_experiment(path)

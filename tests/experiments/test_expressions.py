@@ -53,3 +53,24 @@ def test_parsing_is_idempotent():
 def test_mistakes_are_rejected_without_evaluation(text, message):
     with pytest.raises(ValueError, match=message):
         parse_declaration(text)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("InvertibleMLP(layers=1000000000)", "layers must be an integer .* <= 10000"),
+        ("Box(10000000)", "n must be an integer .* <= 10000"),
+        ("CubeGrid(2, 1000000000)", "cells must be an integer .* <= 10000"),
+        ("AnisotropicNormal([[1.0] * 5000] * 5000)", "weights must hold at most 10000 numbers"),
+        ("AnisotropicNormal([[[1.0] * 200] * 200] * 200)", "at most 10000 numbers"),
+        ("AnisotropicNormal(" + "[" * 150 + "1" + "]" * 150 + ")", "(nested at most|not a decl)"),
+    ],
+)
+def test_sizes_are_bounded_before_anything_is_built(written, message):
+    with pytest.raises(ValueError, match=message):
+        parse_declaration(written)
+    kind, _, rest = written.partition("(")
+    if "=" in rest:
+        name, _, value = rest.removesuffix(")").partition("=")
+        with pytest.raises(ValueError, match=message):
+            parse_declaration({"kind": kind, name: int(value)})

@@ -66,8 +66,24 @@ def test_an_infinite_loss_is_recorded(tiny, store):
     }
     experiment = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
     record = execute(experiment.runs([0])[0])
-    assert record["status"] in ("diverged", "failed")  # codes may overflow before the loss does
+    assert record["status"] == "diverged", record["error"]
     json.dumps(record)
+
+
+@pytest.mark.parametrize("loss", ["infonce", "scl", "nwj", "nce"])
+@pytest.mark.parametrize("rate", [1e2, 1e6, 1e30])
+def test_codes_and_scales_that_overflow_before_the_loss_does_are_divergence(tiny, loss, rate):
+    recipe = {"max_steps": 40, "batch_size": 16, "learning_rate": rate}
+    cell = {"name": "wild", **tiny, "model": {**tiny["model"], "loss": loss}, "recipe": recipe}
+    experiment = Experiment.model_validate({"name": "own", "title": "", "cells": [cell]})
+    record = execute(experiment.runs([0])[0])
+    assert record["status"] == "diverged", record["error"]
+
+
+def test_runs_are_counted_before_they_are_made(experiment, store):
+    with pytest.raises(ValueError, match="must make at most 100000 runs, got 8589934592"):
+        reproduce(experiment, store, range(2**32))
+    assert not store.directory.exists()
 
 
 def test_the_budget_stops_new_runs(experiment, store, monkeypatch):

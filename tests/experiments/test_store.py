@@ -3,6 +3,10 @@
 import json
 import math
 
+import pytest
+
+from isolatent.checks import IsolatentWarning
+
 
 def test_nan_and_infinity_become_null(run, store):
     store.write(run, {"status": "done", "scores": {"a": [math.nan, math.inf, 1.0]}})
@@ -25,12 +29,18 @@ def test_cells_stored_earlier_are_kept(experiment, store):
     assert [cell["name"] for cell in kept["cells"]] == ["first", "second"]
 
 
-def test_files_that_are_not_records_are_ignored(run, experiment, store):
+def test_files_that_are_not_records_are_left_out(run, experiment, store):
     store.write_experiment(experiment)
     store.write(run, {"cell": "first", "seed": 0, "started": "1", "status": "done"})
     (store.directory / run.file).with_name("other.json").write_text('{"cell": "first"}')
     (store.directory / run.file).with_name("broken.json").write_text('{"cell": "fir')
-    assert [record["seed"] for record in store.records("own")] == [0]
+    with pytest.warns(IsolatentWarning, match="is left out") as caught:
+        assert [record["seed"] for record in store.records("own")] == [0]
+    messages = sorted(str(warning.message) for warning in caught)
+    assert [message.split(" is damaged: ")[0][-11:] for message in messages] == [
+        "broken.json",
+        "/other.json",
+    ]
 
 
 def test_records_of_a_changed_cell_are_ignored(run, experiment, store):

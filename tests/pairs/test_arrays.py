@@ -1,5 +1,7 @@
 """Pairs from two arrays: distinct within a batch, and split without overlap."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -144,3 +146,18 @@ G = torch.Generator()
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+def test_a_file_that_is_cut_while_it_is_mapped_is_named(tmp_path):
+    """Reading past its end would end the process."""
+    path = tmp_path / "x.npy"
+    np.save(path, np.random.default_rng(0).normal(size=(100_000, 3)))
+    x = np.load(path, mmap_mode="r")
+    pairs = ArrayPairs(x, x)
+    part = ArrayPairs(x[:, :2], x[:, 1:])
+    generator = torch.Generator().manual_seed(0)
+    pairs.sample(4, generator)
+    os.truncate(path, 100_000)
+    for source in (pairs, part):
+        with pytest.raises(ValueError, match=r"x\.npy was truncated: it has 100000 bytes instead"):
+            source.sample(4, generator)

@@ -39,7 +39,7 @@ def page_with(text):
     verdict = Verdict("missed", text)
     changes = TraversalData(
         *(np.ones((2, 3)), np.ones((2, 3, 2)), np.ones(2), (text, text), (0, 1), (text, text)),
-        *(np.ones((2, 2)), 0.9, np.ones(2), 100, "fitted"),
+        *(np.ones((2, 2)), np.ones(2), 0.9, np.ones(2), 100, "fitted"),
     )
     codes = np.arange(12.0).reshape(6, 2)
     check = Check("information", "supported", 1.0, text, 0.1, 0.1)

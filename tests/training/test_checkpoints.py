@@ -4,6 +4,8 @@ import json
 import os
 import pickletools
 import shutil
+import threading
+import time
 
 import pytest
 import torch
@@ -155,7 +157,9 @@ def test_a_number_that_became_infinite_is_noticed(tmp_path):
 def test_other_json_is_refused(pair, text):
     path = pair.with_name("pair.json")
     path.write_bytes(text)
-    with pytest.raises(DamagedFileError, match=r"pair\.json is truncated or not a file of isol"):
+    with pytest.raises(
+        DamagedFileError, match=r"pair\.json is damaged: it is (empty|truncated or not)"
+    ):
         read_pair(pair)
 
 
@@ -176,7 +180,9 @@ def test_swapped_tensors_are_refused(tmp_path):
     for name, value in (("a", 1.0), ("b", 2.0)):
         write_pair(tmp_path / name, {"x": torch.tensor(value)}, {})
     shutil.copy(tmp_path / "a.safetensors", tmp_path / "b.safetensors")
-    with pytest.raises(DamagedFileError, match=r"b\.safetensors is truncated or was changed"):
+    with pytest.raises(
+        DamagedFileError, match=r"b\.safetensors is damaged: it is truncated or was changed"
+    ):
         read_pair(tmp_path / "b")
 
 
@@ -209,7 +215,7 @@ def test_the_latest_checkpoints_are_kept(tmp_path, keep):
     checkpoints = written(tmp_path / "deep" / "er", range(1, 8), keep)
     assert checkpoints.steps() == list(range(8 - keep, 8))
     assert len(list(checkpoints.directory.iterdir())) == 2 * keep
-    step, tensors, record = checkpoints.latest()
+    step, tensors, record, _ = checkpoints.latest()
     assert (step, tensors["x"].item(), record) == (7, 7.0, {"step": 7})
 
 
@@ -375,3 +381,38 @@ def test_wrong_arguments(tmp_path):
     with pytest.raises(TypeError, match="not JSON serializable"):
         write_pair(tmp_path / "x", {}, {"array": torch.ones(2)})
     assert list(tmp_path.iterdir()) == []
+
+
+def replaced_while_read(directory, seconds):
+    """Return how often a pair was read while another thread replaced it all the time."""
+    stem = directory / "pair"
+    write_pair(stem, {"x": torch.tensor(0.0)}, {"x": 0.0})
+    stop = threading.Event()
+
+    def replace():
+        value = 0.0
+        while not stop.is_set():
+            value += 1
+            write_pair(stem, {"x": torch.tensor(value)}, {"x": value})
+
+    writer = threading.Thread(target=replace)
+    writer.start()
+    reads, end = 0, time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            tensors, record = read_pair(stem)
+            assert float(tensors["x"]) == record["x"]
+            reads += 1
+    finally:
+        stop.set()
+        writer.join()
+    return reads
+
+
+def test_a_reader_during_a_replacement_sees_one_pair_or_the_other(tmp_path):
+    assert replaced_while_read(tmp_path, 0.5) > 20
+
+
+@pytest.mark.slow
+def test_a_reader_during_many_replacements_sees_one_pair_or_the_other(tmp_path):
+    assert replaced_while_read(tmp_path, 30) > 600

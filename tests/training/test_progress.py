@@ -4,15 +4,23 @@ import csv
 import io
 import re
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 import isolatent as iso
+from isolatent.checks import IsolatentWarning
 from isolatent.diagnosis.held_out import refit
-from isolatent.training import CsvLog, ProgressDisplay, Step, progress
+from isolatent.training import (
+    CsvLog,
+    LoggerLog,
+    ProgressDisplay,
+    Step,
+    progress,
+    tensorboard_log,
+)
 from isolatent.training.progress import steps_from_tensor, steps_to_tensor
 
 HEADER = [field.name for field in fields(Step)]
@@ -69,8 +77,9 @@ def test_a_quiet_display_prints_nothing():
 # --- The log file.
 
 
-def step(number, loss=1.5):
-    return Step(number, 9, loss, None if number == 2 else 0.25, 3.0, None, 1e-17)
+def step(number, loss=1.5, **changes):
+    measured = Step(number, 9, loss, None if number == 2 else 0.25, 3.0, None, 1e-17)
+    return replace(measured, **changes)
 
 
 def rows(path):
@@ -151,12 +160,74 @@ def test_the_log_is_closed_when_a_run_fails(tmp_path):
     assert [s.number for s in read(tmp_path / "log.csv")] == [1]
 
 
-def test_other_csv_files_are_refused_and_not_changed(tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_text("x,y\n1,2\n")
-    with pytest.raises(ValueError, match=r"data\.csv is not a log of isolatent: it starts with"):
+@pytest.mark.parametrize("other", ["x,y\n1,2\n", "number,total\n", "\0\n", "\n\n"])
+def test_other_files_are_moved_aside(tmp_path, other):
+    path = tmp_path / "log.csv"
+    (tmp_path / "log.csv.1").write_text("earlier")
+    path.write_text(other)
+    with pytest.warns(IsolatentWarning, match=r"is not a log .* renamed to log\.csv\.2"):
         write(path, [1])
-    assert path.read_text() == "x,y\n1,2\n"
+    assert (tmp_path / "log.csv.2").read_text() == other
+    assert [s.number for s in read(path)] == [1]
+
+
+def test_a_log_that_was_cut_or_changed_anywhere_is_continued(tmp_path):
+    """Cut after each byte, and with each of some bytes in each place."""
+    path = tmp_path / "log.csv"
+    write(path, [1, 2])
+    intact = path.read_bytes()
+    header = intact.index(b"\n") + 1
+    for length in range(len(intact)):
+        path.write_bytes(intact[:length])
+        write(path, [3])
+        found = read(path)
+        assert found[-1].number == 3
+        assert len(found) == 1 + intact[header:length].count(b"\n")
+    for place in range(header, len(intact)):
+        for byte in b'\0,\n"x\xff-':
+            path.write_bytes(intact[:place] + bytes([byte]) + intact[place + 1 :])
+            write(path, [3])
+            assert read(path)[-1].number == 3
+
+
+def test_steps_are_passed_to_any_logger(tmp_path):
+    seen, ended = [], []
+
+    class Logger:
+        def log_metrics(self, metrics, step):
+            seen.append((step, metrics))
+
+        def finalize(self, status):
+            ended.append(status)
+
+    with LoggerLog(Logger()) as log:
+        log(step(4, held_out=0.25))
+    assert seen[0][0] == 4
+    assert seen[0][1]["held_out"] == 0.25
+    assert "total" not in seen[0][1]
+    assert None not in seen[0][1].values()
+    assert ended == ["success"]
+    with pytest.raises(TypeError, match="logger must be a logger of lightning-fabric"):
+        LoggerLog(3)
+
+
+def test_a_resumed_run_continues_its_log_for_tensorboard(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    for numbers, loss in ((range(1, 6), 1.0), (range(3, 8), 2.0)):
+        with tensorboard_log(tmp_path / "log") as log:
+            for number in numbers:
+                log(step(number, loss=loss))
+    events = accumulator.EventAccumulator(str(tmp_path / "log"))
+    events.Reload()
+    found = [(event.step, event.value) for event in events.Scalars("loss")]
+    assert found == [(n, 1.0 if n < 3 else 2.0) for n in range(1, 8)]
+
+
+def test_a_bound_below_zero_is_not_shown():
+    out = io.StringIO()
+    with ProgressDisplay(Console(file=out), pause=0) as display:
+        display(step(1, information=-18.2))
+    assert "information ≥ 0.00 nats" in out.getvalue()
 
 
 # --- The line in a notebook.

@@ -1,5 +1,6 @@
 """An interrupted run that is resumed ends with the same bits as an uninterrupted run."""
 
+import os
 import signal
 
 import numpy as np
@@ -9,8 +10,11 @@ import torch
 import isolatent as iso
 from isolatent.baselines import SupervisedEncoder
 from isolatent.checks import IsolatentWarning
+from isolatent.files import LOCK_FILE, LockedError
 from isolatent.training import Checkpoints, DamagedFileError
 from resumable_runs import CASES, VAES, bits, case, checkpoint_every_step
+
+SHORT = iso.Recipe(max_steps=4, batch_size=16, warmup=1)
 
 
 def stop_at(number):
@@ -193,9 +197,9 @@ CHANGES = [
     ("array", {"loss": "nce"}, "loss"),
     ("array", {"encoder": "paper"}, "encoder"),
     ("array", {"lag": 2}, "lag"),
-    ("array", {"random_state": 4}, "seed"),
+    ("array", {"random_state": 4}, "random_state"),
     ("supervised", {"max_steps": 31}, "recipe"),
-    ("supervised", {"random_state": 4}, "seed"),
+    ("supervised", {"random_state": 4}, "random_state"),
     ("slow_vae", {"gamma": 5.0}, "gamma"),
     ("slow_vae", {"batch_size": 16}, "batch_size"),
     ("beta_vae", {"beta": 2.0}, "beta"),
@@ -221,6 +225,118 @@ def test_resume_refuses_a_run_on_other_data(tmp_path, name):
     model, (x, x_pos), _ = case(name)
     with pytest.raises(ValueError, match="resume must hold a run with the same data"):
         model.fit(x, x_pos + 0.01, resume=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["array", "supervised", "unpaired", "recording"])
+def test_resume_sees_a_change_of_any_value(tmp_path, name):
+    """Each of some rows in turn, held out or not: the digest covers all data in memory."""
+    rng = np.random.default_rng(0)
+    x, x_pos, unpaired = rng.normal(size=(3, 60, 3))
+
+    def fit(data, **options):
+        if name == "supervised":
+            return SupervisedEncoder(3, max_steps=9, batch_size=8).fit(*data[:2], **options)
+        model = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0)
+        if name == "recording":
+            return model.fit(data[0], times=data[2][:, 0].cumsum() * 0 + np.arange(60), **options)
+        more = {"unpaired": data[2]} if name == "unpaired" else {}
+        return model.fit(*data[:2], **more, **options)
+
+    data = [x, x_pos, unpaired]
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, checkpoint=tmp_path, on_step=stop_at(2))
+    for which in range({"recording": 1, "unpaired": 3}.get(name, 2)):
+        for row in (0, 17, 59):
+            changed = [part.copy() for part in data]
+            changed[which][row, 1] += 1e-3 if name == "supervised" else 1e-9
+            with pytest.raises(ValueError, match="the same data, but these have changed"):
+                fit(changed, resume=tmp_path)
+    fit([part.copy() for part in data], resume=tmp_path)
+
+
+def test_resume_knows_a_memory_map_by_its_file(tmp_path):
+    path = tmp_path / "x.npy"
+    rng = np.random.default_rng(0)
+    np.save(path, rng.normal(size=(200, 3)))
+    x = np.load(path, mmap_mode="r")
+    model = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(x, checkpoint=tmp_path / "c", on_step=stop_at(2))
+    model.fit(np.load(path, mmap_mode="r"), resume=tmp_path / "c")
+    time = path.stat().st_mtime_ns
+    os.utime(path, ns=(time, time + 1))
+    with pytest.raises(ValueError, match="the same data, but these have changed"):
+        model.fit(x, resume=tmp_path / "c")
+
+
+def test_a_run_of_an_earlier_version_is_not_said_to_have_other_data(tmp_path):
+    model, data, _ = case("array")
+    interrupt(tmp_path)
+    checkpoints = Checkpoints(tmp_path)
+    step, tensors, record, _ = checkpoints.latest()
+    record["identity"]["data"] = "0" * 64
+    checkpoints.write(step, tensors, record)
+    with pytest.raises(ValueError, match="of this version of isolatent"):
+        model.fit(*data, resume=tmp_path)
+
+
+@pytest.mark.parametrize("harm", ["lost tensor", "shape", "schedule", "state", "further key"])
+def test_a_tampered_checkpoint_is_named(tmp_path, harm):
+    """Its checksum is right."""
+    model, data, _ = case("array")
+    interrupt(tmp_path)
+    checkpoints = Checkpoints(tmp_path)
+    step, tensors, record, _ = checkpoints.latest()
+    if harm == "lost tensor":
+        del tensors["generator"]
+    elif harm == "shape":
+        name = next(name for name in tensors if name.startswith("network."))
+        tensors[name] = torch.zeros(7, 7, 7)
+    elif harm == "schedule":
+        record["schedule"] = {}
+    elif harm == "state":
+        record["state"] = 3
+    else:
+        record["more"] = {}
+    checkpoints.write(step, tensors, record)
+    with pytest.raises(DamagedFileError, match=r"step-00000012\.json is damaged: "):
+        model.fit(*data, resume=tmp_path)
+
+
+def test_an_ignored_interrupt_stays_ignored():
+    """As in a script that starts a fit with ``&``."""
+    model, data, _ = case("array")
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        model.fit(*data, on_step=lambda step: signal.raise_signal(signal.SIGINT))
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert len(model.history_) == 30
+
+
+def test_a_handler_of_the_user_is_called():
+    model, data, _ = case("array")
+    seen = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    try:
+        model.fit(*data, on_step=lambda step: signal.raise_signal(signal.SIGINT))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [signal.SIGINT] * 30
+
+
+def test_a_second_run_into_the_same_checkpoints_is_refused(tmp_path):
+    model, data, _ = case("array")
+
+    def start_another(step):
+        if step.number == 5:
+            other, _, _ = case("array")
+            with pytest.raises(LockedError, match=f"is being written by process {os.getpid()} on"):
+                other.fit(*data, checkpoint=tmp_path)
+
+    model.fit(*data, checkpoint=tmp_path, on_step=start_another)
+    assert not (tmp_path / LOCK_FILE).exists()
 
 
 @pytest.mark.parametrize("name", ["negatives", "ensemble"])

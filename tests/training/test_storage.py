@@ -242,7 +242,7 @@ def test_damaged_and_missing_files_are_named(tmp_path):
     body = json.loads(path.read_text())
     body["record"]["parameters"]["n_components"] = 3
     path.write_text(json.dumps(body))
-    with pytest.raises(DamagedFileError, match=r"model\.json was changed"):
+    with pytest.raises(DamagedFileError, match=r"model\.json is damaged: it was changed"):
         iso.ContrastiveICA.load(tmp_path)
     with pytest.raises(FileNotFoundError, match=r"model\.json does not exist"):
         iso.ContrastiveICA.load(tmp_path / "none")

@@ -18,6 +18,7 @@ from isolatent.checks import check_integer, check_tensor
 from isolatent.datasets import FactorWorld
 from isolatent.encoders import Whitening
 from isolatent.pairs import Batch, KnownPairs, PairSource, WorldPairs, check_rows_finite
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs
 from isolatent.training import NetworkEstimator, Recipe, Step, Training
 from isolatent.training.assembly import WHITENED, build_encoder, saved_whitening
@@ -147,8 +148,7 @@ class SupervisedEncoder(NetworkEstimator):
         # Images are not whitened, and would fill the memory.
         images = held_out.x.ndim > 2
         sample = points.sample(HELD_OUT_POINTS if images else WHITENING_POINTS, generator)
-        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
-            torch.manual_seed(seed)
+        with random_stream(Generator().manual_seed(seed)), layers_from_stream():
             whitens = self.encoder in WHITENED and sample.x.ndim == 2
             encoder = self._build(Whitening(sample.x.shape[1]).fit([sample.x]) if whitens else None)
         training = _SupervisedTraining(encoder, recipe, generator, processes=processes)
@@ -270,6 +270,8 @@ class _FreshPoints:
 
 class _StoredPoints:
     """Some rows of observations with their factors, drawn with replacement."""
+
+    holds_data = True  # for digests
 
     def __init__(self, x: Tensor, z: Tensor, rows: Tensor) -> None:
         self.x, self.z, self.rows = x, z, rows

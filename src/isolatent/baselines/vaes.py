@@ -25,6 +25,7 @@ from isolatent.baselines.elbo import (
 from isolatent.baselines.vae_networks import Autoencoder, ImageAutoencoder, VectorAutoencoder
 from isolatent.checks import check_integer, check_real, check_tensor
 from isolatent.pairs import ArrayPairs, Batch, PairSource
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Guarantee
 from isolatent.training import NetworkEstimator, Recipe, Step, Training
 from isolatent.training.devices import Processes
@@ -127,7 +128,7 @@ class VariationalEstimator(NetworkEstimator):
         def set_up(seed: int, processes: Processes) -> tuple[Training, PairSource, None]:
             return self._set_up(source, seed, recipe, processes)
 
-        where = ("random_state", "accelerator", "devices", "num_nodes")
+        where = ("random_state", "accelerator", "devices", "num_nodes", "verbose")
         parameters = self.get_params(deep=False)
         run = self._train(
             set_up,
@@ -167,8 +168,7 @@ class VariationalEstimator(NetworkEstimator):
     ) -> tuple[Training, PairSource, None]:
         generator = Generator().manual_seed(seed)
         self._set_shape(tuple(Batch.of(source.sample(2, generator)).x.shape[1:]))
-        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
-            torch.manual_seed(seed)
+        with random_stream(Generator().manual_seed(seed)), layers_from_stream():
             model = self._build()
         if isinstance(model, VectorAutoencoder):
             model.standardise(Batch.of(source.sample(STANDARDISATION_PAIRS, generator)).x)

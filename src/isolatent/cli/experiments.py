@@ -108,7 +108,7 @@ def reproduce(
             summary = experiments.reproduce(
                 experiment,
                 experiments.Store(out),
-                [*range(first_seed, first_seed + seeds)],
+                range(first_seed, first_seed + seeds),
                 backend=backend,
                 jobs=jobs,
                 budget=budget,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json as json_format
 import math
 import os
 import tempfile
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -48,7 +47,7 @@ from isolatent.cli.image_data import (
     read_image_data,
     some_images,
 )
-from isolatent.files import write_json
+from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json, write_json
 
 if TYPE_CHECKING:
     from isolatent.diagnosis import Diagnosis
@@ -225,7 +224,10 @@ def fit(
     ] = "32",
     log: Annotated[
         str | None,
-        typer.Option(help="Format of a log of all training steps: csv, to log.csv in --out."),
+        typer.Option(
+            help="Log of all training steps in --out: csv, to log.csv, or tensorboard, to the "
+            "directory tensorboard."
+        ),
     ] = None,
     diagnosed: Annotated[
         bool,
@@ -245,15 +247,17 @@ def fit(
     """Train a model on pairs or on a time series."""
     first = is_first_process(devices, num_nodes)
     say = printer(json) if first else (lambda line: None)
-    with interruptible(lambda: _resume_advice(out) if first else None):
+    with ExitStack() as stack, interruptible(lambda: _resume_advice(out) if first else None):
         _check_options(context.params)
-        is_image = is_image_data(data) and encoder not in ENCODERS_OF_ROWS
+        trials = encoder in ENCODERS_OF_ROWS and data.suffix.lower() == ".npy"
+        is_image = is_image_data(data) and not trials
         check_image_options(context.params, is_image)
         if is_image and diagnosed:
             raise ValueError("--diagnose is for rows of numbers, but DATA holds images")
         if first:  # the others may start after it has created files
             check_out(out, overwrite=overwrite, resume=resume)
             check_json(json, overwrite)
+            stack.enter_context(lock_directory(out))
         observed: Observations | ImageData
         selection = data_selection(context.params, images=encoder in IMAGE_ENCODER_NAMES)
         if is_image:
@@ -269,8 +273,9 @@ def fit(
         if not quiet:
             for line in (*notes, _summary(observed, model)):
                 say(line)
+            say(f"to be claimed: {model.expected_guarantee()}")
         live = _live_report(observed, model, data, out, say) if watch and first else None
-        _train(model, observed, out, quiet or not first, log is not None and first, resume, live)
+        _train(model, observed, out, quiet or not first, log if first else None, resume, live)
         if not first:
             return
         model.save(out, overwrite=overwrite or resume)
@@ -409,7 +414,7 @@ def _check_options(options: dict[str, Any]) -> None:
         if options[name] is not None:
             check_integer(f"--{name.replace('_', '-')}", options[name], at_least=at_least)
     if options["log"] is not None:
-        check_one_of("--log", options["log"], ["csv"])
+        check_one_of("--log", options["log"], ["csv", "tensorboard"])
     if options["data_pos"] is not None and options["lag"] is not None:
         raise ValueError("--lag is for a time series in one file; DATA and DATA_POS hold pairs")
     shortest, longest = _parse_lag(options["lag"])
@@ -567,13 +572,13 @@ def _train(
     observed: Observations | ImageData,
     out: Path,
     quiet: bool,
-    log: bool,
+    log: str | None,
     resume: bool,
     live: LiveReport | None,
 ) -> None:
     import numpy as np
 
-    from isolatent.training import CsvLog, ProgressDisplay
+    from isolatent.training import CsvLog, ProgressDisplay, tensorboard_log
 
     checkpoints = out / "checkpoints"
     counted = None
@@ -583,14 +588,19 @@ def _train(
     with (
         warnings.catch_warnings(),
         ProgressDisplay(quiet=quiet, counted=counted) as display,
-        CsvLog(out / "log.csv") as csv_log,
+        ExitStack() as stack,
         live or nullcontext(),
     ):
+        logs: list[Callable[[Step], None]] = []
+        if log == "csv":
+            logs.append(stack.enter_context(CsvLog(out / "log.csv")))
+        elif log == "tensorboard":
+            logs.append(stack.enter_context(tensorboard_log(out / "tensorboard")))
 
         def on_step(step: Step) -> None:
-            if log:
+            for write in logs:
                 out.mkdir(parents=True, exist_ok=True)
-                csv_log(step)
+                write(step)
             if live is not None:
                 live(step)
             display(step)
@@ -641,7 +651,7 @@ def check_out(out: Path, *, overwrite: bool, resume: bool) -> None:
         raise FileNotFoundError(
             f"--resume: {out / 'checkpoints'} holds no checkpoint; omit --resume to start anew"
         )
-    if out.is_dir() and any(not path.is_dir() for path in out.rglob("*")):
+    if out.is_dir() and any(not p.is_dir() and p.name != LOCK_FILE for p in out.rglob("*")):
         if not _is_ours(out):
             raise FileExistsError(
                 f"--out: {out} is not empty and holds no isolatent model; choose another directory"
@@ -684,18 +694,15 @@ def _has_checkpoint(out: Path) -> bool:
 def _is_ours(out: Path) -> bool:
     """Return whether a directory holds a model, checkpoints or a log, all written by isolatent."""
     model, log = out / "model.json", out / "log.csv"
-    ours = [_has_checkpoint(out), any((out / "checkpoints").glob(".step-*.partial"))]
+    if _has_checkpoint(out) or any((out / "checkpoints").glob(".step-*.partial")):
+        return True  # whatever else there is, such as a log that was cut
     if model.exists():
         try:
-            content = json_format.loads(model.read_bytes())
-        except (OSError, ValueError):
+            content = read_json(model)
+        except (OSError, DamagedFileError):
             return False
-        if not (isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()):
-            return False
-        ours.append(True)
-    if log.exists():
-        with log.open(errors="replace") as file:
-            if not file.readline().startswith("number,total,loss"):
-                return False
-        ours.append(True)
-    return any(ours)
+        return isinstance(content, dict) and {"format", "tensors", "record"} <= content.keys()
+    if not log.exists():
+        return False
+    with log.open(errors="replace") as file:
+        return file.readline(100).startswith("number,total,loss")

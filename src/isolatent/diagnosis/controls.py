@@ -17,15 +17,15 @@ from isolatent.diagnosis.held_out import HeldOut, encode
 from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, LEAST_SCORE, SUPPORTED, Check
 from isolatent.encoders import MLP
 from isolatent.inference import encode_chunks
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.training.batch_losses import has_bound
+from isolatent.training.decoder import DECODER_WIDTH, minimise_error
 
 __all__ = ["Decoder", "check_axes", "check_information", "check_optimum", "check_residuals"]
 
 BATCH = 256  # pairs of one value of a loss
 LEAST_INFORMATION = 0.05  # nats: pairs that share less show next to nothing
 INFORMED = 4.0  # standard errors of information above chance
-DECODER_WIDTH, DECODER_STEPS, DECODER_BATCH = 128, 400, 256
-DECODER_RATE = 5e-3
 UNEXPLAINED = 0.1  # share of the observations that a decoder may miss by itself
 SHARED, INDEPENDENT = 0.05, 0.05  # shares that count as further factors, or as noise
 VISIBLE = 0.01  # share of noise in residuals that is more than a decoder's own error
@@ -164,10 +164,9 @@ class Decoder:
         """
         center, spread = h.mean(0), h.std(0).clamp(min=1e-9)
         mean, scale = seen.mean(0), seen.std(0).clamp(min=1e-9)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with random_stream(Generator().manual_seed(seed)), layers_from_stream():
             network = MLP(h.shape[1], seen.shape[1], (DECODER_WIDTH, DECODER_WIDTH))
-            _minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
+            minimise_error(network, (h - center) / spread, (seen - mean) / scale, seed)
         r, r_pos = (
             (observed - mean) / scale - encode_chunks(network, (codes - center) / spread)
             for codes, observed in testing
@@ -192,19 +191,6 @@ class Decoder:
 
 def _variance(x: Tensor, mean: Tensor, scale: Tensor) -> Tensor:
     return ((x - mean) / scale).square().mean()
-
-
-def _minimise_error(network: nn.Module, h: Tensor, x: Tensor, seed: int) -> None:
-    generator = Generator().manual_seed(seed)
-    optimiser = torch.optim.Adam(network.parameters(), lr=DECODER_RATE, fused=True)
-    for step in range(DECODER_STEPS):
-        for group in optimiser.param_groups:
-            group["lr"] = DECODER_RATE * 0.5 * (1 + math.cos(math.pi * step / DECODER_STEPS))
-        rows = torch.randint(len(h), (DECODER_BATCH,), generator=generator)
-        optimiser.zero_grad()
-        (network(h[rows]) - x[rows]).square().mean().backward()
-        optimiser.step()
-    network.eval()
 
 
 def check_residuals(decoder: Decoder) -> list[Check]:

@@ -166,21 +166,19 @@ def _trained(
     """Train a model for some steps more, from where it is."""
     network, relaxed = deepcopy(network), deepcopy(loss)
     assert isinstance(relaxed, ContrastiveLoss)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        recipe = Recipe(
-            max_steps=steps,
-            batch_size=min(RELAXED_BATCH_SIZE, len(pairs.fitting)),
-            learning_rate=RELAXED_RATE,
-            warmup=steps // 10,
-            cooldown=0.5,
-            saturation=0.0,
-            tolerance=0.0,
-        )
-        for module in (network, relaxed):
-            module.train().requires_grad_(True)
-        training = ContrastiveTraining(network, relaxed, recipe, Generator().manual_seed(seed))
-        modules = train(training, pairs.source)
+    recipe = Recipe(
+        max_steps=steps,
+        batch_size=min(RELAXED_BATCH_SIZE, len(pairs.fitting)),
+        learning_rate=RELAXED_RATE,
+        warmup=steps // 10,
+        cooldown=0.5,
+        saturation=0.0,
+        tolerance=0.0,
+    )
+    for module in (network, relaxed):
+        module.train().requires_grad_(True)
+    training = ContrastiveTraining(network, relaxed, recipe, Generator().manual_seed(seed))
+    modules = train(training, pairs.source)
     trained: Any = modules["loss"].eval()
     return _Model(modules["network"], trained, encode(modules["network"], pairs.testing))
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, relu, silu
 
 from isolatent.checks import check_integer, check_real, check_scale
+from isolatent.streams import Dropout
 
 __all__ = [
     "MLP",
@@ -62,7 +63,7 @@ class MLP(nn.Module):
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.LeakyReLU(slope)]
             if dropout > 0:
-                layers.append(nn.Dropout(dropout))
+                layers.append(Dropout(dropout))
         last = nn.Linear(sizes[-1], check_integer("n_outputs", n_outputs, at_least=1))
         self.network = nn.Sequential(*layers, last)
         self.skip = nn.Linear(n_inputs, n_outputs) if skip else None

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 import joblib
 import torch
-from joblib.externals.loky.process_executor import TerminatedWorkerError
+from joblib.externals.loky import ProcessPoolExecutor
 
 from isolatent.checks import check_one_of
 from isolatent.experiments.execution import execute, new_record
@@ -18,6 +25,11 @@ __all__ = ["BACKENDS", "check_backend", "map_runs"]
 
 BACKENDS = ("local", "ray")
 RETRIES = 2  # of a run whose process or node Ray has lost
+SECONDS_BETWEEN_LOOKS = 0.5  # of a worker at its parent
+THREAD_VARIABLES = (
+    *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
+    *("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
+)
 RunRecord = tuple[Run, dict[str, Any]]
 
 
@@ -63,38 +75,88 @@ def _map_local(runs: Iterable[Run], jobs: int | None) -> Iterator[RunRecord]:
             yield _execute_one(run, threads)
         return
     while True:
-        running: dict[str, Run] = {}
-
-        def submissions(running: dict[str, Run] = running) -> Iterator[Any]:
-            for run in waiting:
-                running[run.file] = run
-                yield joblib.delayed(_execute_one)(run, threads)
-
-        with joblib.parallel_config("loky", inner_max_num_threads=threads):
-            parallel = joblib.Parallel(
-                jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
-            )
-        try:
-            for run, record in parallel(submissions()):
-                del running[run.file]
-                yield run, record
+        lost: list[tuple[Run, Exception]] = []
+        yield from _map_pool(waiting, jobs, threads, lost)
+        if not lost:
             return
-        except TerminatedWorkerError as error:
-            # When a worker is killed, for example out of memory, joblib stops all workers. Repeat
-            # the interrupted runs one at a time to find the one that fails.
-            for run in running.values():
-                yield run, _retry(run, threads, error)
+        # When a worker is killed, for example out of memory, all workers stop. Repeat the
+        # interrupted runs one at a time to find the one that fails.
+        for run, error in lost:
+            yield run, _retry(run, threads, error)
+
+
+def _map_pool(
+    waiting: Iterator[Run], jobs: int, threads: int, lost: list[tuple[Run, Exception]]
+) -> Iterator[RunRecord]:
+    """Execute runs in a pool of processes, until all are done or a process is killed.
+
+    An interruption, in here or thrown into this generator, ends the processes; what they have
+    finished by then is yielded before it is raised again.
+
+    Args:
+        waiting: The runs.
+        jobs: Number of processes.
+        threads: Threads of each.
+        lost: Receives the runs that were under way in a pool that broke, with the error.
+    """
+    pending: dict[Any, Run] = {}
+    with _pool(jobs, threads) as executor:
+        try:
+            while not lost:
+                for run in itertools.islice(waiting, jobs - len(pending)):
+                    pending[executor.submit(_execute_one, run, threads)] = run
+                if not pending:
+                    return
+                done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                for future in done:
+                    run = pending.pop(future)
+                    if isinstance(error := future.exception(), BrokenProcessPool):
+                        lost.append((run, error))
+                    else:
+                        yield future.result()
+            for future, run in pending.items():
+                if isinstance(error := future.exception(), BrokenProcessPool):
+                    lost.append((run, error))
+                else:
+                    yield future.result()
+        except (KeyboardInterrupt, SystemExit):
+            for future in [*pending]:
+                if future.done() and future.exception() is None:
+                    yield future.result()
+            raise
+
+
+@contextmanager
+def _pool(jobs: int, threads: int) -> Iterator[ProcessPoolExecutor]:
+    """Start processes that end with the block, and with this process if it is killed."""
+    environment = {name: str(threads) for name in THREAD_VARIABLES}
+    executor = ProcessPoolExecutor(
+        jobs, initializer=_end_with_parent, initargs=(os.getpid(),), env=environment
+    )
+    try:
+        yield executor
+    finally:
+        executor.shutdown(wait=True, kill_workers=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """Let this process end soon after its parent, and leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _retry(run: Run, threads: int, error: Exception) -> dict[str, Any]:
     """Repeat a run in a separate process, which may be killed again."""
-    try:
-        with joblib.parallel_config("loky", inner_max_num_threads=threads):
-            # Two jobs, since joblib executes a single job in this process.
-            [(_, record)] = joblib.Parallel(2)([joblib.delayed(_execute_one)(run, threads)])
+    lost: list[tuple[Run, Exception]] = []
+    for _, record in _map_pool(iter([run]), 1, threads, lost):
         return record
-    except TerminatedWorkerError:
-        return _failed_record(run, threads, error)
+    return _failed_record(run, threads, error)
 
 
 def _failed_record(run: Run, threads: int, error: Exception) -> dict[str, Any]:

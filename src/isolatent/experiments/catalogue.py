@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import os
 import re
 import tomllib
@@ -27,6 +28,7 @@ __all__ = [
 SPECS = Path(__file__).parent / "specs"
 FILE_KEYS = ("title", "note", "defaults", "cells", "grids", "include")
 GRID_KEYS = ("name", "axes", "cell", "published")
+MAX_CELLS = 10_000  # of a grid
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 Value = TypeVar("Value", str, list[Any], dict[str, Any])
 
@@ -211,6 +213,12 @@ def expand_grid(where: str, grid: Mapping[str, Any]) -> Iterator[dict[str, Any]]
         axis: _labelled_values(f"{where}.axes.{axis}", values)
         for axis, values in _check(f"{where}.axes", grid["axes"], dict, "a table").items()
     }
+    count = math.prod(map(len, axes.values()))
+    if count > MAX_CELLS:
+        sizes = " × ".join(str(len(values)) for values in axes.values())
+        raise ValueError(
+            f"{where}.axes: must make at most {MAX_CELLS} cells, got {sizes} = {count}"
+        )
     for point in itertools.product(*axes.values()):
         labels = {axis: label for axis, (label, _) in zip(axes, point, strict=True)}
         values = {axis: value for axis, (_, value) in zip(axes, point, strict=True)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, Tag, field_validator
@@ -109,7 +109,7 @@ class Experiment(Spec):
             raise ValueError(f"names of cells must be unique, got {repeated} more than once")
         return cells
 
-    def runs(self, seeds: list[int]) -> list[Run]:
+    def runs(self, seeds: Sequence[int]) -> list[Run]:
         """Return the runs of every cell with every seed, ordered by seed, then by cell."""
         source = self.source or self.name
         return [

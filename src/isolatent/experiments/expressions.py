@@ -15,7 +15,9 @@ from isolatent.worlds.declaration import declared_classes, from_dict, to_dict
 __all__ = ["parse_declaration"]
 
 NESTED = {"Product": "spaces", "Independent": "parts"}  # classes whose arguments are declarations
-MAX_LIST_LENGTH = 10_000
+MAX_LIST_LENGTH = 10_000  # of all lists in a declaration together
+MAX_INTEGER = 10_000  # such as dimensions, layers or cells of a grid
+MAX_DEPTH = 20
 
 
 def parse_declaration(written: str | dict[str, Any], base: type[Any] = object) -> dict[str, Any]:
@@ -42,7 +44,28 @@ def parse_declaration(written: str | dict[str, Any], base: type[Any] = object) -
         spec = written
         if isinstance(kind := spec.get("kind"), str):
             _find_class(kind, base)
+    _check_size(spec)
     return to_dict(from_dict(spec))
+
+
+def _check_size(spec: Any) -> None:
+    """Raise an error for a declaration that asks for more than any world needs, and for memory."""
+    waiting, count = [(spec, "", 0)], 0
+    while waiting:
+        value, name, depth = waiting.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"a declaration must be nested at most {MAX_DEPTH} levels deep")
+        if isinstance(value, dict):
+            waiting += [(item, str(key), depth + 1) for key, item in value.items()]
+        elif isinstance(value, list | tuple):
+            if count + len(value) > MAX_LIST_LENGTH:
+                raise ValueError(
+                    f"{name or 'a declaration'} must hold at most {MAX_LIST_LENGTH} numbers"
+                )
+            waiting += [(item, name, depth + 1) for item in value]
+        elif isinstance(value, int) and not isinstance(value, bool):
+            check_integer(name, value, at_least=-MAX_INTEGER, at_most=MAX_INTEGER)
+        count += 1
 
 
 def _find_class(kind: str, base: type[Any]) -> type[Any]:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from isolatent.checks import check_integer, check_real
@@ -15,6 +20,9 @@ from isolatent.experiments.program import is_stale
 from isolatent.experiments.store import Store
 
 __all__ = ["Event", "Summary", "reproduce", "select_cells"]
+
+
+MOST_RUNS = 100_000  # of a call
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ def select_cells(experiment: Experiment, pattern: str) -> Experiment:
 def reproduce(
     experiment: Experiment,
     store: Store,
-    seeds: list[int],
+    seeds: Sequence[int],
     *,
     backend: str = "local",
     jobs: int | None = None,
@@ -76,7 +84,8 @@ def reproduce(
     """Execute every cell with every seed, skipping runs that are already stored.
 
     Each record is stored as soon as its run is finished: an interruption loses only the runs in
-    progress, and calling the function again resumes.
+    progress, and calling the function again resumes. SIGTERM, unless it has a handler, ends the
+    processes of the runs as well, and then this one by SystemExit.
 
     Args:
         experiment: The cells.
@@ -91,11 +100,16 @@ def reproduce(
     """
     if budget is not None:
         check_real("budget", budget, at_least=0)
-    for seed in seeds:
+    for seed in itertools.islice(seeds, MOST_RUNS):
         check_integer("seeds", seed, at_least=0)
     if jobs is not None:
         check_integer("jobs", jobs, at_least=1)
     check_backend("backend", backend)
+    if (count := len(seeds) * len(experiment.cells)) > MOST_RUNS:
+        raise ValueError(
+            f"seeds must make at most {MOST_RUNS} runs, got {count}: {len(seeds)} seeds of "
+            f"{len(experiment.cells)} cells"
+        )
     # All arguments are checked by now: an invalid one leaves no file behind.
     deadline = None if budget is None else time.monotonic() + 60 * budget
     store.write_experiment(experiment)
@@ -121,8 +135,47 @@ def reproduce(
             callback(Event("started", run))
             yield run
 
-    for run, record in map_runs(runs_within_budget(), backend, jobs):
-        store.write(run, record)
-        counts[record["status"]] += 1
-        callback(Event("finished", run, record))
+    with _terminated_by_signal():
+        finished = map_runs(runs_within_budget(), backend, jobs)
+        try:
+            for run, record in finished:
+                store.write(run, record)
+                counts[record["status"]] += 1
+                callback(Event("finished", run, record))
+        except (KeyboardInterrupt, SystemExit) as error:
+            for run, record in _rest(finished, error):
+                store.write(run, record)
+            raise
     return Summary(**counts, left=len(waiting) - started)
+
+
+def _rest(
+    finished: Iterator[tuple[Run, dict[str, Any]]], error: BaseException
+) -> Iterator[tuple[Run, dict[str, Any]]]:
+    """Yield what was finished when an interruption came, whether it came in there or out here."""
+    throw = getattr(finished, "throw", None)
+    if throw is None:
+        return
+    try:
+        yield throw(error)
+        yield from finished
+    except (KeyboardInterrupt, SystemExit, StopIteration):
+        return
+
+
+@contextmanager
+def _terminated_by_signal() -> Iterator[None]:
+    """Raise SystemExit at SIGTERM, which would end this process alone, if nothing handles it."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

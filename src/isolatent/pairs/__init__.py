@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.arrays import ArrayPairs as ArrayPairs
     from isolatent.pairs.arrays import check_rows_finite as check_rows_finite
     from isolatent.pairs.arrays import release_pages as release_pages
+    from isolatent.pairs.arrays import tensor_as_array as tensor_as_array
     from isolatent.pairs.augmentations import AUGMENTATIONS as AUGMENTATIONS
     from isolatent.pairs.augmentations import AugmentationParameters as AugmentationParameters
     from isolatent.pairs.augmentations import Augmentations as Augmentations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.dataset_pairs import LoaderPairs as LoaderPairs
     from isolatent.pairs.dataset_pairs import as_pair_source as as_pair_source
     from isolatent.pairs.dataset_pairs import is_torch_data as is_torch_data
+    from isolatent.pairs.digests import digest_source as digest_source
     from isolatent.pairs.factor_pairs import FactorPairs as FactorPairs
     from isolatent.pairs.factor_pairs import KnownPairs as KnownPairs
     from isolatent.pairs.frame_pairs import FramePairs as FramePairs
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from isolatent.pairs.images import read_image_pairs as read_image_pairs
     from isolatent.pairs.images import read_images as read_images
     from isolatent.pairs.nearest_latents import NearestLatentPairs as NearestLatentPairs
+    from isolatent.pairs.preprocessing import Mismatch as Mismatch
+    from isolatent.pairs.preprocessing import find_mismatch as find_mismatch
     from isolatent.pairs.recordings import Recording as Recording
     from isolatent.pairs.recordings import check_window as check_window
     from isolatent.pairs.recordings import stack_recordings as stack_recordings
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from isolatent.pairs.source import SplitError as SplitError
     from isolatent.pairs.source import WorldPairs as WorldPairs
     from isolatent.pairs.unpaired import UnpairedPairs as UnpairedPairs
+    from isolatent.pairs.views import ViewPairs as ViewPairs
     from isolatent.pairs.world_views import WorldViews as WorldViews
 
 _MODULES = {
@@ -49,6 +54,7 @@ _MODULES = {
         "ArrayPairs",
         "check_rows_finite",
         "release_pages",
+        "tensor_as_array",
     ),
     "augmentations": (
         "AUGMENTATIONS",
@@ -64,6 +70,7 @@ _MODULES = {
         "as_pair_source",
         "is_torch_data",
     ),
+    "digests": ("digest_source",),
     "factor_pairs": (
         "FactorPairs",
         "KnownPairs",
@@ -76,6 +83,10 @@ _MODULES = {
         "read_images",
     ),
     "nearest_latents": ("NearestLatentPairs",),
+    "preprocessing": (
+        "Mismatch",
+        "find_mismatch",
+    ),
     "recordings": (
         "Recording",
         "check_window",
@@ -94,6 +105,7 @@ _MODULES = {
         "WorldPairs",
     ),
     "unpaired": ("UnpairedPairs",),
+    "views": ("ViewPairs",),
     "world_views": ("WorldViews",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

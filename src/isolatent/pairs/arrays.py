@@ -22,6 +22,7 @@ __all__ = [
     "draw_distinct",
     "read_rows",
     "release_pages",
+    "tensor_as_array",
 ]
 
 
@@ -137,12 +138,7 @@ def as_observations(
         value: The observations.
         missing: Whether NaN is allowed.
     """
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        # NumPy has no bfloat16.
-        array = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
-    else:
-        array = np.asanyarray(value)
+    array = tensor_as_array(value) if isinstance(value, Tensor) else np.asanyarray(value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must be real, got dtype {array.dtype}")
     if array.dtype.kind not in "fiub":
@@ -154,6 +150,15 @@ def as_observations(
         )
     if not isinstance(array, np.memmap):
         check_rows_finite(name, array, missing=missing)
+    return array
+
+
+def tensor_as_array(value: Tensor) -> np.ndarray[Any, Any]:
+    """Return a tensor as an array; bfloat16, which NumPy does not have, as float32."""
+    value = value.detach().cpu()
+    array: np.ndarray[Any, Any] = (
+        value.float() if value.dtype == torch.bfloat16 else value
+    ).numpy()
     return array
 
 

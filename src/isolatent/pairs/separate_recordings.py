@@ -200,11 +200,6 @@ class SeparateRecordings:
             raise SplitError("share must leave pairs across recordings on the side of training")
         return most, rest
 
-    def digest(self) -> bytes:
-        """Return the moments that recordings share, to recognise them by."""
-        rows = (array for key in self._pairs for array in (*self._spans[key], self._rows[key]))
-        return b"".join(np.ascontiguousarray(array).tobytes() for array in rows)
-
     def _draw(self, k: int, other: int, size: int, generator: Generator) -> tuple[Tensor, Tensor]:
         if (k, other) not in self._pairs:
             x, x_pos = self.series[k].sample(size, generator)

@@ -17,7 +17,6 @@ __all__ = ["UnpairedPairs"]
 
 LEAST_UNPAIRED = 256  # of a batch: codes of small batches are a poor sample of their marginal
 HELD_OUT_UNPAIRED = 2048
-DIGEST_ROWS = 256  # by which unpaired observations are recognised
 
 
 class UnpairedPairs(ArrayPairs):
@@ -80,12 +79,6 @@ class UnpairedPairs(ArrayPairs):
         rows = self._unpaired_rows[:most]
         for start in range(0, len(rows), batch_size):
             yield self._read(rows[start : start + batch_size])
-
-    def digest(self) -> bytes:
-        """Return the number of unpaired observations and some of them, to recognise them by."""
-        count = len(self.unpaired)
-        rows = np.unique(np.linspace(0, count - 1, DIGEST_ROWS).astype(np.int64))
-        return str(count).encode() + self._read(rows).numpy().tobytes()
 
     def _read(self, rows: np.ndarray[Any, Any]) -> Tensor:
         return read_rows("unpaired", self.unpaired, rows)

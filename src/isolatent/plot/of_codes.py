@@ -222,7 +222,7 @@ def over_time(
         ax.legend(
             title=f"session ({left} more)" if left else None,
             loc="lower left",
-            bbox_to_anchor=(0.0, 1.0),
+            bbox_to_anchor=(0.0, 1.06 if data.thinning else 1.0),
             ncols=min(4, len(named)),
             frameon=False,
         )

@@ -5,7 +5,7 @@ from isolatent.report.diagnosed import read_diagnosis
 from isolatent.report.document import is_report, render_page, write_report
 from isolatent.report.explore import explore
 from isolatent.report.fits import page_of_fit
-from isolatent.report.live import LiveReport
+from isolatent.report.live import LiveReport, page_of_training
 from isolatent.report.page import (
     Comparison,
     Headline,
@@ -31,6 +31,7 @@ __all__ = [
     "page_of_consistency",
     "page_of_fit",
     "page_of_runs",
+    "page_of_training",
     "read_diagnosis",
     "read_results",
     "render_page",

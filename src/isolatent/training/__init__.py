@@ -7,7 +7,14 @@ from isolatent.training.devices import connect
 from isolatent.training.engine import Training, train
 from isolatent.training.estimator import ContrastiveICA
 from isolatent.training.network_estimator import NetworkEstimator
-from isolatent.training.progress import CsvLog, ProgressDisplay, Step
+from isolatent.training.paired import PairedTransformer
+from isolatent.training.progress import (
+    CsvLog,
+    LoggerLog,
+    ProgressDisplay,
+    Step,
+    tensorboard_log,
+)
 from isolatent.training.recipe import Recipe
 from isolatent.training.support import Support
 
@@ -18,12 +25,15 @@ __all__ = [
     "CredibleRegions",
     "CsvLog",
     "DamagedFileError",
+    "LoggerLog",
     "NetworkEstimator",
+    "PairedTransformer",
     "ProgressDisplay",
     "Recipe",
     "Step",
     "Support",
     "Training",
     "connect",
+    "tensorboard_log",
     "train",
 ]

@@ -10,25 +10,52 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load as decode_tensors
 from safetensors.torch import save as encode_tensors
 from torch import Tensor
 
 from isolatent.checks import IsolatentWarning, check_integer
-from isolatent.files import PARTIAL_SUFFIX, digest_json, write_bytes
+from isolatent.files import (
+    PARTIAL_SUFFIX,
+    DamagedFileError,
+    digest_json,
+    read_json,
+    reading,
+    write_bytes,
+)
 
-__all__ = ["Checkpoints", "DamagedFileError", "SavedState", "read_pair", "write_pair"]
+__all__ = [
+    "Checkpoints",
+    "DamagedFileError",
+    "SavedState",
+    "describe_invalid",
+    "read_pair",
+    "write_pair",
+]
 
 NAME = re.compile(r"step-([0-9]{8,})\.(json|safetensors)")
 PARTIAL = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]+{re.escape(PARTIAL_SUFFIX)}")
 FORMAT = 1  # version of the files; newer ones are refused
+READS = 20  # of a pair that is being replaced
 
 
-class DamagedFileError(ValueError):
-    """Raised for a file that is truncated, was changed, or is not a file of isolatent."""
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Body(BaseModel):
+    """What the JSON of a pair of files holds."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    format: int
+    checksum: Digest
+    tensors: Digest
+    record: dict[str, Any]
+    before: tuple[Digest, dict[str, Any]] | None = None
 
 
 def write_pair(stem: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
@@ -46,7 +73,7 @@ def write_pair(stem: Path, tensors: Mapping[str, Tensor], record: Mapping[str, A
     if json_path.is_file() and tensor_path.is_file():
         with suppress(DamagedFileError):
             old = _read_json(json_path)
-            write_bytes(json_path, _signed({**body, "before": [old["tensors"], old["record"]]}))
+            write_bytes(json_path, _signed({**body, "before": [old.tensors, old.record]}))
     write_bytes(tensor_path, data)
     write_bytes(json_path, text)
 
@@ -57,42 +84,59 @@ def read_pair(stem: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     for path in (json_path, tensor_path):
         if not path.is_file():
             raise FileNotFoundError(f"{path} does not exist")
-    body = _read_json(json_path)
-    data = tensor_path.read_bytes()
-    digest = hashlib.sha256(data).hexdigest()
-    records = dict(
-        [(body["tensors"], body["record"]), *([body["before"]] if "before" in body else [])]
-    )
-    if digest not in records:
-        raise DamagedFileError(f"{tensor_path} is truncated or was changed: its checksum is wrong")
+    for _ in range(READS):
+        body = _read_json(json_path)
+        data = tensor_path.read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        records = dict([(body.tensors, body.record), *([body.before] if body.before else [])])
+        if digest in records:
+            break
+        # Perhaps the pair was replaced between the two reads; then the JSON is another one now.
+        if _read_json(json_path) == body:
+            raise DamagedFileError(
+                tensor_path, "it is truncated or was changed, its checksum is wrong"
+            )
+    else:
+        raise DamagedFileError(tensor_path, "it is replaced too often to be read")
     try:
         return decode_tensors(data), records[digest]
     except SafetensorError as error:
-        raise DamagedFileError(f"{tensor_path} is not a safetensors file: {error}") from error
+        raise DamagedFileError(tensor_path, f"it is not a safetensors file: {error}") from error
 
 
 def _paths(stem: Path) -> tuple[Path, Path]:
     return stem.with_name(stem.name + ".json"), stem.with_name(stem.name + ".safetensors")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> _Body:
     """Return the contents of a JSON file of isolatent, checked."""
-    try:
-        body: dict[str, Any] = json.loads(path.read_bytes())
-        checksum = body.pop("checksum")
-        known, matches = body["format"], checksum == digest_json(body)
-        body["tensors"], body["record"]
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DamagedFileError(
-            f"{path} is truncated or not a file of isolatent: {error!r}"
-        ) from error
+    content = read_json(path)
+    if not isinstance(content, dict) or not {"format", "checksum", "record"} <= content.keys():
+        raise DamagedFileError(path, "it is truncated or not a file of isolatent")
+    known = content["format"]
     if not isinstance(known, int) or known > FORMAT:
-        raise DamagedFileError(
-            f"{path} has format {known!r}; this version of isolatent reads up to {FORMAT}"
-        )
+        reads = f"format {known!r}; this version of isolatent reads up to {FORMAT}"
+        raise DamagedFileError(path, reads, "has ")
+    signed = {key: value for key, value in content.items() if key != "checksum"}
+    with reading(path):
+        matches = content["checksum"] == digest_json(signed)
     if not matches:
-        raise DamagedFileError(f"{path} was changed: its checksum does not match")
-    return body
+        raise DamagedFileError(path, "it was changed: its checksum does not match")
+    try:
+        # Python's tuples are JSON's lists.
+        content["before"] = None if "before" not in content else tuple(content["before"])
+        return _Body.model_validate(content)
+    except (ValidationError, TypeError) as error:
+        raise DamagedFileError(path, describe_invalid(error)) from error
+
+
+def describe_invalid(error: Exception) -> str:
+    """Return one line about what pydantic found wrong first."""
+    if not isinstance(error, ValidationError):
+        return repr(error)
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    where = ".".join(map(str, first["loc"]))
+    return f"{where}: {first['msg']}" if where else first["msg"]
 
 
 def _signed(body: Mapping[str, Any]) -> bytes:
@@ -101,11 +145,12 @@ def _signed(body: Mapping[str, Any]) -> bytes:
 
 
 class SavedState(NamedTuple):
-    """A checkpoint that was read: the step, tensors and plain data."""
+    """A checkpoint that was read: the step, tensors, plain data, and the file of these."""
 
     step: int
     tensors: dict[str, Tensor]
     record: dict[str, Any]
+    path: Path
 
 
 class Checkpoints:
@@ -137,22 +182,26 @@ class Checkpoints:
         """Return the last intact checkpoint; warn of damaged ones by file name."""
         if not self.directory.is_dir():
             raise FileNotFoundError(f"{self.directory} holds no checkpoint: it does not exist")
-        damaged = ""
+        damaged: DamagedFileError | None = None
         for step in reversed(self.steps()):
             try:
                 tensors, record = read_pair(self._stem(step))
-            except (DamagedFileError, FileNotFoundError) as error:
-                damaged = damaged or str(error)
+            except FileNotFoundError as error:
+                damaged = damaged or DamagedFileError(self._stem(step), str(error))
                 continue
-            if damaged:
+            except DamagedFileError as error:
+                damaged = damaged or error
+                continue
+            if damaged is not None:
                 warnings.warn(
                     f"{damaged}; continuing from the checkpoint of step {step} instead",
                     IsolatentWarning,
                     stacklevel=2,
                 )
-            return SavedState(step, tensors, record)
-        if damaged:
-            raise DamagedFileError(f"{damaged}; {self.directory} holds no other intact checkpoint")
+            return SavedState(step, tensors, record, _paths(self._stem(step))[0])
+        if damaged is not None:
+            reason = f"{damaged.reason}; {self.directory} holds no other intact checkpoint"
+            raise DamagedFileError(damaged.path, reason, damaged.verdict)
         raise FileNotFoundError(f"{self.directory} holds no checkpoint")
 
     def clear(self) -> None:

@@ -13,6 +13,7 @@ from torch import Generator, nn
 from isolatent.contrast import PosteriorInfoNCE
 from isolatent.encoders import Axes, LinearAxes
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SeparateRecordings
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs, Guarantee
 from isolatent.theory.assumptions import REACHES_OPTIMUM, Assumption
 from isolatent.theory.axis_claims import with_axes
@@ -57,6 +58,26 @@ class FittedClaims(ContrastiveParameters):
     capacity_: Capacity | None
     support_: Support | None
 
+    def expected_guarantee(self) -> Guarantee:
+        """Return what may be claimed after a fit, as far as that is known before it.
+
+        It follows from what is declared. What training finds, such as relaxations that the data ask
+        for, axes, and warnings, is added to ``guarantee_``.
+
+        Example:
+            >>> import isolatent as iso
+            >>> print(iso.ContrastiveICA(3, space="sphere").expected_guarantee().equivalence)
+            orthogonal map
+        """
+        declared = self._beliefs()
+        loss = self.loss
+        if isinstance(loss, str):
+            relaxed = self._relax() or ()
+            with random_stream(Generator()), layers_from_stream():  # its weights are not kept
+                loss = build_objective(loss, declared, self.n_components, self.potentials, relaxed)
+        head = None if isinstance(self.encoder, nn.Module) else declared.head
+        return guarantee_of(declared, loss, head=head, n_components=self.n_components)
+
     def guarantee_for(self, world: Any) -> Guarantee:
         """Return what may be claimed if the data come from a given world.
 
@@ -71,7 +92,8 @@ class FittedClaims(ContrastiveParameters):
         loss = getattr(self, "loss_", self.loss)
         if isinstance(loss, str):
             relaxed = self._relax() or ()
-            loss = build_objective(loss, declared, self.n_components, self.potentials, relaxed)
+            with random_stream(Generator()), layers_from_stream():
+                loss = build_objective(loss, declared, self.n_components, self.potentials, relaxed)
         guarantee = guarantee_of(
             Beliefs.of(world),
             loss,

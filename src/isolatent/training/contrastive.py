@@ -23,6 +23,7 @@ from isolatent.contrast import (
 )
 from isolatent.encoders import PrincipalAxes
 from isolatent.pairs import Batch
+from isolatent.streams import random_stream, replayed
 from isolatent.training.batch_losses import (
     all_observations,
     describe_loss,
@@ -33,9 +34,8 @@ from isolatent.training.batch_losses import (
     score_pairs,
     without_gathering,
 )
-from isolatent.training.checkpoints import SavedState
 from isolatent.training.devices import Processes
-from isolatent.training.engine import Training, WeightAverage
+from isolatent.training.engine import CheckpointRecord, Training, WeightAverage
 from isolatent.training.recipe import Recipe
 from isolatent.training.reconstruction import Reconstruction, inputs_of
 from isolatent.training.relaxation_choice import RelaxationChoice
@@ -274,11 +274,12 @@ class ContrastiveTraining(Training):
         self.schedule.restart()
         self.started_at, self._level = self.number + 1, None
 
-    def restore(self, saved: SavedState, identity: Mapping[str, Any]) -> None:
-        state = saved.record["state"].get("choice")
+    def _restore(self, tensors: Mapping[str, Tensor], record: CheckpointRecord) -> None:
+        state = record.state.get("choice")
         if self.choice is not None and state is not None:
-            self.relax(state["relaxed"], self.choice.n_components)
-        super().restore(saved, identity)
+            with random_stream(self.stream):  # weights that are replaced
+                self.relax(state["relaxed"], self.choice.n_components)  # in the order of the run
+        super()._restore(tensors, record)
 
     def describe_objective(self) -> str:
         """Return the name of the loss, and of the one that training ended with, if another."""
@@ -361,7 +362,10 @@ class ContrastiveTraining(Training):
             else:
                 chunks = observed.split(chunk_size)
                 codes = torch.cat(
-                    [recompute(self.network, chunk, use_reentrant=False) for chunk in chunks]
+                    [
+                        recompute(replayed(self.network), chunk, use_reentrant=False)
+                        for chunk in chunks
+                    ]
                 )
         return codes.to(self.dtype).split([len(part) for part in parts])
 

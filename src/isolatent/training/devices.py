@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from isolatent.checks import check_integer, check_one_of
+from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.pairs import Batch
 
 __all__ = ["ACCELERATORS", "PRECISIONS", "Processes", "average_gradients", "connect"]
@@ -92,7 +93,8 @@ def connect(
     processes reach this call.
 
     Args:
-        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"`` for the fastest available.
+        accelerator: ``"cpu"``, ``"cuda"`` or ``"mps"``. ``"auto"`` means the CPU, since training
+            has not been tried on other devices; a warning says how to ask for one that there is.
         devices: Number of devices on this machine: GPUs, or processes on the CPU.
         num_nodes: Number of machines.
         precision: ``"32-true"``, or ``"bf16-mixed"`` to run encoders in bfloat16.
@@ -102,13 +104,21 @@ def connect(
     check_integer("devices", devices, at_least=1)
     check_integer("num_nodes", num_nodes, at_least=1)
     under_torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    on_cpu = accelerator == "cpu" or (
-        accelerator == "auto"
-        and not torch.cuda.is_available()
-        and not torch.backends.mps.is_available()
-    )
-    if accelerator == "cuda" and not torch.cuda.is_available():
-        raise ValueError("accelerator must be one that this machine has, got 'cuda' without a GPU")
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(accelerator, True):
+        raise ValueError(
+            f"accelerator must be one that this machine has, got {accelerator!r} without a GPU"
+        )
+    if accelerator == "auto":
+        if found := [name for name in available if available[name]]:
+            warnings.warn(
+                f"accelerator='auto' means the CPU, since no GPU has been tried with this version; "
+                f"pass accelerator={found[0]!r} for the GPU of this machine",
+                IsolatentWarning,
+                stacklevel=2,
+            )
+        accelerator = "cpu"
+    on_cpu = accelerator == "cpu"
     several = devices > 1 or num_nodes > 1 or under_torchrun
     if on_cpu and precision == "32-true" and not several:
         return Processes()

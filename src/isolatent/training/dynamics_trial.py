@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
 from isolatent.inference import encode_chunks
 from isolatent.pairs import Batch, PairSource
+from isolatent.streams import copy_of_stream, random_stream
 from isolatent.training.progress import Step
 from isolatent.training.relaxations import Gain, attach, compare_losses, measure_relaxations
 
@@ -73,11 +74,14 @@ def train_with_dynamics(
     """
     network, loss = deepcopy(training.network), deepcopy(training.modules["loss"])
     assert isinstance(loss, ContrastiveLoss)
-    attach(loss, ["dynamics"], n_components, training.dtype)
+    stream = copy_of_stream()  # so that the trial leaves no trace in the run
+    with random_stream(stream):
+        attach(loss, ["dynamics"], n_components, training.dtype)
     initial.set(network, loss, pairs)
     recipe, processes = training.recipe, training.processes
     generator = Generator().manual_seed(0)
     trial = type(training)(network, loss, recipe, generator, processes=processes)
+    trial.stream.set_state(stream.get_state())
     for number in range(1, steps + 1):
         batch = Batch.of(source.sample(recipe.batch_size, generator))
         value = trial.advance(processes.share(batch))

@@ -8,29 +8,48 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from types import FrameType
 from typing import Any, TypeAlias
 
 import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Generator, Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
+from isolatent.files import DamagedFileError, reading
 from isolatent.inference import dtype_of, encode_chunks
 from isolatent.pairs import Batch, PairSource
-from isolatent.training.checkpoints import Checkpoints, SavedState
+from isolatent.streams import draws_globally, stream_for
+from isolatent.training.checkpoints import Checkpoints, SavedState, describe_invalid
 from isolatent.training.devices import Processes, average_gradients
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe, Schedule
 
-__all__ = ["Training", "WeightAverage", "train"]
+__all__ = ["CheckpointRecord", "Training", "WeightAverage", "train"]
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
 LOG_PARAMETERS = ("log_scale", "log_weights", "log_radius", "log_bound", "log_unrelated")
 
 Tensors: TypeAlias = tuple[Tensor, ...] | list[Tensor]
 WeightAverage: TypeAlias = Callable[[Tensors, Tensors, Tensor | int], None]
+
+
+class CheckpointRecord(BaseModel):
+    """The plain data of a checkpoint.
+
+    Attributes:
+        identity: What defines the run: parameters, seed, and a digest of the data.
+        schedule: The state of the schedule.
+        state: What else the objective needs.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    identity: dict[str, Any]
+    schedule: dict[str, Any]
+    state: dict[str, Any]
 
 
 class Training(ABC):
@@ -47,6 +66,7 @@ class Training(ABC):
 
     Attributes:
         history: The steps so far.
+        stream: Random numbers of layers such as dropout, seeded as ``generator`` was.
         schedule: Learning rate and early stopping.
     """
 
@@ -66,6 +86,8 @@ class Training(ABC):
             name: module.to(self.processes.device) for name, module in (modules or {}).items()
         }
         self.dtype = dtype_of(network)
+        self.stream = Generator().manual_seed(generator.initial_seed())
+        self._draws_globally = draws_globally([self.network, *self.modules.values()])
         self.optimiser = self._build_optimiser()
         self.parameters = [p for group in self.optimiser.param_groups for p in group["params"]]
         average = self._weight_average()
@@ -154,17 +176,37 @@ class Training(ABC):
         rate = self.schedule.rate(self.number + 1)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("rate_factor", 1.0)
-        value = self.loss(batch)
-        for parameter in self.parameters:  # without the bookkeeping of zero_grad
-            parameter.grad = None
-        value.backward()
+        with self.drawing(), self._diverging():
+            value = self.loss(batch)
+            for parameter in self.parameters:  # without the bookkeeping of zero_grad
+                parameter.grad = None
+            value.backward()
         average_gradients(self.parameters, self.processes)
         # The mean, so that all processes have the same history, and raise an error together.
         current = self.check_finite(self.processes.mean(float(value.detach())))
         self.optimiser.step()
         self._update_average()
-        self.after_step(batch, current)
+        with self.drawing():
+            self.after_step(batch, current)
         return current
+
+    def drawing(self) -> AbstractContextManager[None]:
+        """Return the context in which layers draw from the stream of the run."""
+        return stream_for(self.stream, self._draws_globally)
+
+    @contextmanager
+    def _diverging(self) -> Iterator[None]:
+        """Turn errors that follow from weights without bounds into FloatingPointError."""
+        try:
+            yield
+        except (ValueError, RuntimeError) as error:
+            if not any(_is_beyond_range(module) for _, module in self._trained_modules()):
+                raise
+            raise FloatingPointError(
+                f"the weights grew without bounds by step {self.number + 1}; try a smaller "
+                f"learning_rate than {self.recipe.learning_rate:g}, or check the data for extreme "
+                f"values ({error})"
+            ) from error
 
     def _update_average(self) -> None:
         """Average the weights, faster than :meth:`AveragedModel.update_parameters`."""
@@ -224,13 +266,15 @@ class Training(ABC):
 
     def restore(self, saved: SavedState, identity: Mapping[str, Any]) -> None:
         """Restore a checkpoint of the same run."""
-        for name, value in identity.items():
-            if saved.record["identity"].get(name) != value:
-                raise ValueError(
-                    f"resume must hold a run with the same {name}, {value!r}, "
-                    f"but that run has {saved.record['identity'].get(name)!r}"
-                )
-        tensors = saved.tensors
+        try:
+            record = CheckpointRecord.model_validate(saved.record)
+        except ValidationError as error:
+            raise DamagedFileError(saved.path, describe_invalid(error)) from error
+        _check_identity(record.identity, identity)
+        with reading(saved.path):
+            self._restore(saved.tensors, record)
+
+    def _restore(self, tensors: Mapping[str, Tensor], record: CheckpointRecord) -> None:
         for name, module in self._trained_modules():
             module.load_state_dict(_with_prefix(f"{name}.", tensors))
         if best := _with_prefix("best.", tensors):
@@ -242,10 +286,10 @@ class Training(ABC):
                 state["state"][index] = {k: _match_layout(v, parameter) for k, v in moments.items()}
         self.optimiser.load_state_dict(state)
         self.generator.set_state(tensors["generator"])
-        torch.set_rng_state(tensors["global_generator"])
+        self.stream.set_state(tensors["global_generator"])
         self.history = steps_from_tensor(tensors["history"])
-        self.schedule.restore(saved.record["schedule"])
-        self.set_state(saved.record["state"])
+        self.schedule.restore(record.schedule)
+        self.set_state(record.state)
 
     def _copies(self) -> nn.ModuleDict:
         copies = {name: deepcopy(module) for name, module in self.modules.items()}
@@ -254,7 +298,7 @@ class Training(ABC):
     def _tensors(self) -> dict[str, Tensor]:
         tensors = {
             "generator": self.generator.get_state(),
-            "global_generator": torch.get_rng_state(),  # for layers such as dropout
+            "global_generator": self.stream.get_state(),  # which once stood in for the stream
             "history": steps_to_tensor(self.history),
         }
         for name, module in self._trained_modules():
@@ -311,7 +355,8 @@ def train(
             score = missed = None
             due = training.is_measured(number)
             if held_out is not None and (due or number == schedule.total):
-                missed = training.measure(held_out)
+                with training.drawing(), training._diverging():
+                    missed = training.measure(held_out)
                 score = quality(training.measured_network) if quality is not None else None
             information = None if chance is None else chance - loss
             step = Step(number, schedule.total, loss, information, training.scale(), score, missed)
@@ -335,6 +380,42 @@ def train(
     return training.result()
 
 
+def _check_identity(saved: Mapping[str, Any], identity: Mapping[str, Any]) -> None:
+    """Raise an error if a checkpoint is of another run, which says what differs."""
+    for name, value in identity.items():
+        other = saved.get(name)
+        if other == value or name == "random_state":  # from which the seed was drawn
+            continue
+        if name == "data":
+            known = isinstance(other, str) and other.partition(":")[0] == value.partition(":")[0]
+            raise ValueError(
+                "resume must hold a run with the same data, but these have changed since: X, X_pos "
+                "or what belongs to them; fit anew, or with the data of that run"
+                if known
+                else "resume must hold a run of this version of isolatent: the data of that run "
+                "cannot be recognised; fit anew"
+            )
+        if name == "seed" and "random_state" in identity and "random_state" in saved:
+            name, value, other = "random_state", identity["random_state"], saved["random_state"]
+        raise ValueError(
+            f"resume must hold a run with the same {name}, {value!r}, but that run has {other!r}"
+        )
+
+
+def _is_beyond_range(module: nn.Module) -> bool:
+    """Return whether squares of weights, or exponentials of logarithms, overflow or vanish."""
+    for name, parameter in module.named_parameters():
+        values = parameter.detach()
+        most = math.sqrt(torch.finfo(values.dtype).max)
+        if name.rpartition(".")[2] in LOG_PARAMETERS:
+            values = values.exp()
+            if bool((values == 0).any()):
+                return True
+        if not bool((values.abs() < most).all()):
+            return True
+    return False
+
+
 def _parameter_groups(modules: Sequence[nn.Module], recipe: Recipe) -> list[dict[str, Any]]:
     named = [pair for m in modules for pair in m.named_parameters() if pair[1].requires_grad]
     logs = [p for name, p in named if name.rpartition(".")[2] in LOG_PARAMETERS]
@@ -349,10 +430,13 @@ def _parameter_groups(modules: Sequence[nn.Module], recipe: Recipe) -> list[dict
 def _deferred_interrupt() -> Iterator[threading.Event]:
     """Turn the first Ctrl-C into an event; the second one interrupts at once.
 
-    An exception at any moment could leave a step half done, and be lost while kernels compile.
+    An exception at any moment could leave a step half done, and be lost while kernels compile. The
+    signal is left alone where it does not mean Ctrl-C: where it is ignored, as in scripts for
+    ``command &``, or has a handler of the user's own.
     """
     interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield interrupted
         return
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
-from isolatent.checks import IsolatentWarning
+from isolatent.checks import IsolatentWarning, check_tensor
 from isolatent.encoders import Whitening
 from isolatent.inference import encode_chunks
 from isolatent.pairs import (
@@ -28,6 +31,7 @@ from isolatent.pairs import (
     SeparateRecordings,
     SeriesPairs,
 )
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs
 from isolatent.theory.axis_claims import AXIS_METHODS
 from isolatent.training.axis_search import without_axes
@@ -36,9 +40,11 @@ from isolatent.training.capacity import DEFAULT_START, Start, default_capacity
 from isolatent.training.claims import SCORE_BATCH_SIZE
 from isolatent.training.contrastive import ContrastiveTraining
 from isolatent.training.credible_regions import CredibleRegions
+from isolatent.training.decoder import CodeDecoder
 from isolatent.training.devices import Processes, connect
 from isolatent.training.noise import PosteriorSpread, wrap_encoder
 from isolatent.training.notebook import ShownInNotebooks
+from isolatent.training.paired import routes_positives, split_stacked
 from isolatent.training.parameters import DEFAULT
 from isolatent.training.progress import Step, ignore_step
 from isolatent.training.recipe import Recipe
@@ -52,6 +58,7 @@ from isolatent.training.setup import (
     Setup,
     check_batch,
     set_up,
+    start_from,
 )
 from isolatent.worlds import World
 
@@ -60,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContrastiveICA"]
 
+LEAST_TO_DECODE = 20  # observations of a decoder
 MIN_BATCHES_PER_EPOCH = 8  # unless a recipe sets the batch size
 
 
@@ -132,12 +140,17 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             first, a linear one among them, and fewer than 100 pairs get a linear one. For
             ``encoder="mlp"`` and pairs that are held out; with a recipe, and for several devices,
             ``"auto"`` means 1.
+        warm_start: Whether ``fit`` starts from the encoder of an earlier fit instead of new
+            weights, for data that differ little. The whitening is that of the earlier fit, too.
+            The encoder must be of the same kind and size, and short runs are left out.
         recipe: Settings of the training, a :class:`Recipe`; None for the defaults.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
-        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, which means the CPU.
         devices: Number of devices, or of processes on the CPU, on this machine.
         num_nodes: Number of machines.
         precision: ``"32-true"``, or ``"bf16-mixed"`` to run the encoder in bfloat16.
+        verbose: Whether to show what will be claimed, and then the progress of training, on
+            standard error.
 
     Attributes:
         encoder_: The trained encoder.
@@ -164,6 +177,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             dropped, see :class:`isolatent.encoders.Whitening`; all ``n_features_in_ * window`` if
             none were.
         history_: A :class:`isolatent.training.Step` for each step, with its loss.
+        decoder_: The decoder that :meth:`fit_decoder` fitted.
+        decoder_explained_: Share of the variance of observations that it explains.
         n_features_in_: Number of observed dimensions; of recordings with an encoder each, the
             largest.
         n_features_per_recording_: Number of observed dimensions of each recording, where each has
@@ -182,6 +197,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         (5, 3)
     """
 
+    @routes_positives
     def fit(
         self,
         X: ArrayLike | Tensor | Sequence[ArrayLike | Tensor] | World | PairSource,
@@ -205,11 +221,13 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         ``__len__`` and ``split``: see :class:`isolatent.pairs.FinitePairSource`.
 
         Args:
-            X: Observations (N, m) with their positives in ``X_pos``; or, without ``X_pos``, a
-                recording (T, m) whose rows have their positives at most ``lag`` rows later, a list
-                of recordings, or trials of equal length (trials, T, m), each of them a session; or
-                a world, any pair source, or a PyTorch ``Dataset`` or ``DataLoader`` of pairs. Rows
-                of a recording that hold NaN are in no pair, which a warning says.
+            X: Observations (N, m) with their positives in ``X_pos``; or stacked pairs (N, 2, m),
+                which a pipeline can transform, see :class:`isolatent.PairedTransformer`; or,
+                without ``X_pos``, a recording (T, m) whose rows have their positives at most
+                ``lag`` rows later, a list of recordings, or trials of equal length (trials, T, m),
+                each of them a session; or a world, any pair source, or a PyTorch ``Dataset`` or
+                ``DataLoader`` of pairs. Rows of a recording that hold NaN are in no pair, which a
+                warning says.
             X_pos: The positive of each row of X.
             unpaired: For X with X_pos: further observations (M, ...) without a partner,
                 distributed as those in pairs. They are negatives of all pairs, the whitening is
@@ -238,6 +256,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 ``on_step``.
         """
         recipe, beliefs = self._check()
+        if self._takes_stacks and groups is None and times is None:
+            X, X_pos = split_stacked(X, X_pos)
         self._warn_of_share()
         source = self._as_source(X, X_pos, groups, True, times, max_gap, common, separate)
         if self._is_noisy and (unpaired is not None or isinstance(source, SeparateRecordings)):
@@ -257,14 +277,24 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 f"{len(source.series)} recordings, two pairs of each, got {recipe.batch_size}"
             )
 
+        earlier = self._earlier_fit()
+
         def set_up_run(
             seed: int, processes: Processes
         ) -> tuple[ContrastiveTraining, PairSource, Batch]:
-            start = self._choose_start(source, seed, recipe, beliefs, processes)
+            if earlier is None:
+                start = self._choose_start(source, seed, recipe, beliefs, processes)
+            else:
+                start = Start(self.capacity_)
             n_pairs = len(source) if isinstance(source, FinitePairSource) else 0
             settings = start.recipe(recipe, n_pairs)
             run = self._set_up(source, seed, settings, beliefs, processes, start=start)
+            if earlier is not None:
+                start_from(run.training, earlier)
             return run.training, run.source, run.held_out
+
+        if self.verbose:
+            print(f"to be claimed: {self.expected_guarantee()}", file=sys.stderr)
 
         run = self._train(
             set_up_run,
@@ -274,7 +304,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             on_step=on_step,
             quality=wrap_encoder(quality, self.n_components) if self._is_noisy else quality,
         )
-        self.__dict__.pop("_training", None)  # of an earlier partial_fit
+        for name in ("_training", "decoder_", "decoder_explained_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
         assert isinstance(run.training, ContrastiveTraining)
         assert run.held_out is not None
         self._set_fitted(run.training, run.modules, run.source, run.held_out, beliefs, self._axes())
@@ -319,6 +350,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 "X must be recordings with the same columns for partial_fit: with an encoder each "
                 "they need fit"
             )
+        if self._takes_stacks and groups is None and times is None:
+            X, X_pos = split_stacked(X, X_pos)
         started = hasattr(self, "_training")
         source = self._as_source(X, X_pos, groups, not started, times, max_gap)
         self._check_order(source)
@@ -339,6 +372,75 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         sample = source.sample(min(HELD_OUT_PAIRS, max(pairs, 2)), training.generator)
         self._set_fitted(training, training.result(), source, Batch.of(sample), beliefs)
         return self
+
+    def fit_decoder(self, X: ArrayLike | Tensor) -> Self:
+        """Fit a decoder, which maps codes back to observations, for :meth:`inverse_transform`.
+
+        It is a perceptron that is trained for some seconds; the encoder stays as it is. Rows of
+        recordings are decoded without their windows.
+
+        Args:
+            X: Observations, such as those of ``fit``; rows with NaN are left out.
+
+        Example:
+            >>> import isolatent as iso
+            >>> rng = np.random.default_rng(0)
+            >>> x = rng.uniform(size=(400, 2)) @ rng.normal(size=(2, 4))
+            >>> recipe = iso.Recipe(max_steps=20, batch_size=64, warmup=2)
+            >>> model = iso.ContrastiveICA(2, space="box", recipe=recipe, random_state=0)
+            >>> x_pos = x + 0.02 * rng.normal(size=x.shape)
+            >>> codes = model.fit(x, x_pos).fit_decoder(x).transform(x[:1])
+            >>> moved = codes + [[0.1, 0.0]]  # what does the first code do?
+            >>> model.inverse_transform(moved).shape
+            (1, 4)
+        """
+        check_is_fitted(self, "encoder_")
+        if self._columns is not None:
+            raise ValueError("fit_decoder needs a model with one encoder for all recordings")
+        codes = torch.as_tensor(np.asarray(self.transform(X)))
+        array = self._as_array(X, reset=False, missing=self._has_recording)
+        x = torch.as_tensor(np.array(array, dtype=np.float32)).flatten(1)
+        usable = codes.isfinite().all(1) & x.isfinite().all(1)
+        if int(usable.sum()) < LEAST_TO_DECODE:
+            raise ValueError(
+                f"X must have at least {LEAST_TO_DECODE} rows without NaN to fit a decoder, got "
+                f"{int(usable.sum())}"
+            )
+        with random_stream(Generator()), layers_from_stream():  # weights that are replaced
+            decoder = CodeDecoder(self.n_components, x.shape[1])
+        self.decoder_, self.decoder_explained_ = decoder.fit(codes[usable], x[usable], seed=0)
+        return self
+
+    def inverse_transform(self, X: ArrayLike | Tensor) -> np.ndarray[Any, Any]:
+        """Return the mean of the observations (N, ...) that have some codes (N, n_components).
+
+        Needs :meth:`fit_decoder`, whose ``decoder_explained_`` says how far it can be trusted.
+        Codes far from those of any observation are extrapolated.
+        """
+        check_is_fitted(self, "encoder_")
+        if not hasattr(self, "decoder_"):
+            raise NotFittedError("inverse_transform needs a decoder: call fit_decoder(X) first")
+        codes = check_tensor("X", X).detach().cpu().numpy()
+        if codes.ndim != 2 or codes.shape[1] != self.n_components:
+            raise ValueError(
+                f"X must be codes of shape (N, n_components = {self.n_components}), "
+                f"got {codes.shape}"
+            )
+        decoded = self._map(codes, self.decoder_)
+        return decoded.reshape(len(codes), *self._shape)
+
+    def _earlier_fit(self) -> nn.Module | None:
+        """Return the encoder to start from, with ``warm_start`` after a fit."""
+        if not isinstance(self.warm_start, bool | np.bool_):
+            raise TypeError(f"warm_start must be True or False, got {self.warm_start!r}")
+        if not self.warm_start or not hasattr(self, "encoder_"):
+            return None
+        if self._columns is not None or self._is_noisy:
+            raise ValueError(
+                "warm_start must be False for recordings with an encoder each, and with "
+                "relax=('noise',)"
+            )
+        return deepcopy(without_axes(self.encoder_))
 
     @property
     def n_directions_(self) -> int:
@@ -413,6 +515,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         codes = super().transform(X, **options)
         return CredibleRegions(codes, spread[:, 0] if on_sphere else spread, level, self.head_)
 
+    @routes_positives
     def score(
         self,
         X: ArrayLike | Tensor | Sequence[ArrayLike | Tensor] | World | PairSource,
@@ -428,6 +531,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         6.2. For other losses, and where pairs carry negatives, the score is the negative loss.
         """
         check_is_fitted(self, "encoder_")
+        if self._takes_stacks and groups is None and times is None:
+            X, X_pos = split_stacked(X, X_pos)
         source: Any = self._as_source(X, X_pos, groups, False, times, max_gap)
         generator = Generator().manual_seed(0)
         if isinstance(source, ArrayPairs) and len(source) <= HELD_OUT_PAIRS:

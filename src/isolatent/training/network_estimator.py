@@ -6,29 +6,30 @@ import hashlib
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Generator, Tensor, nn
 
-from isolatent.files import to_plain
-from isolatent.pairs import Batch, PairSource, SeparateRecordings, UnpairedPairs
+from isolatent.files import lock_directory, to_plain
+from isolatent.pairs import Batch, PairSource, digest_source
 from isolatent.training.checkpoints import Checkpoints, SavedState
 from isolatent.training.devices import Processes, connect
 from isolatent.training.engine import Training, train
 from isolatent.training.observations import ObservationsMixin
-from isolatent.training.progress import Step, follow, ignore_step
+from isolatent.training.progress import ProgressDisplay, Step, follow, ignore_step
 from isolatent.training.storage import Stored
 
 __all__ = ["NetworkEstimator", "TrainedRun"]
 
 DIGEST_PAIRS = 256  # from which data are recognised where none are held out
+DIGEST_VERSION = 2  # of what is hashed
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,11 @@ class NetworkEstimator(
     Args:
         n_components: Number of codes.
         random_state: Seed, ``np.random.RandomState`` or None, as in scikit-learn.
-        accelerator: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        accelerator: ``"cpu"``, ``"cuda"``, ``"mps"``, or ``"auto"``, which means the CPU.
         devices: Number of devices, or of processes on the CPU, on this machine.
         num_nodes: Number of machines.
         precision: ``"32-true"``, or ``"bf16-mixed"`` to run networks in bfloat16.
+        verbose: Whether to show the progress of training, on standard error.
     """
 
     n_components: int = field(default=2, kw_only=False)
@@ -72,6 +74,7 @@ class NetworkEstimator(
     devices: int = 1
     num_nodes: int = 1
     precision: str = "32-true"
+    verbose: bool = False
 
     @abstractmethod
     def code_module(self) -> nn.Module:
@@ -109,34 +112,52 @@ class NetworkEstimator(
             seed = saved.record["identity"]["seed"]  # repeat what was drawn without a seed
         processes = connect(self.accelerator, self.devices, self.num_nodes, self.precision)
         seed = processes.agree(seed)
-        training, source, held_out = set_up(seed, processes)
-        if checkpoints is not None:
-            identity = to_plain(
-                {
-                    "estimator": type(self).__name__,
-                    "seed": seed,
-                    **_without_code(identity),
-                    "data": _digest(source, held_out),
-                }
-            )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        writes = checkpoints is not None and processes.rank == 0
+        with lock_directory(checkpoints.directory) if checkpoints and writes else nullcontext():
+            training, source, held_out = set_up(seed, processes)
+            if checkpoints is not None:
+                identity = self._full_identity(identity, seed, source, held_out)
             if saved is not None:
                 training.restore(saved, identity)
-            elif checkpoints is not None and processes.rank == 0:
+            elif checkpoints is not None and writes:
                 checkpoints.clear()
             processes.wait()
-            modules = train(
-                training,
-                source,
-                held_out,
-                on_step=follow(on_step) if processes.rank == 0 else ignore_step,
-                quality=quality,
-                checkpoints=checkpoints,
-                identity=identity,
-            )
+            first = processes.rank == 0
+            with ProgressDisplay(quiet=not (self.verbose and first)) as display:
+                # A notebook shows a line of its own, unless something else follows the run.
+                after_step = on_step if self.verbose else follow(on_step)
+
+                def report(step: Step) -> None:
+                    display(step)
+                    after_step(step)
+
+                modules = train(
+                    training,
+                    source,
+                    held_out,
+                    on_step=report if first else ignore_step,
+                    quality=quality,
+                    checkpoints=checkpoints,
+                    identity=identity,
+                )
         self.history_ = training.history
         return TrainedRun(training, source, held_out, modules)
+
+    def _full_identity(
+        self, identity: Mapping[str, Any], seed: int, source: PairSource, held_out: Batch | None
+    ) -> dict[str, Any]:
+        """Return all that must be the same for a run to be continued, as plain data."""
+        given = self.random_state if isinstance(self.random_state, Integral) else None
+        full: dict[str, Any] = to_plain(
+            {
+                "estimator": type(self).__name__,
+                "seed": seed,
+                "random_state": None if given is None else int(given),
+                **_without_code(identity),
+                "data": _digest(source, held_out),
+            }
+        )
+        return full
 
 
 def _open_checkpoints(
@@ -160,11 +181,16 @@ def _without_code(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(source: PairSource, held_out: Batch | None) -> str:
-    """Return a hash by which the data are recognised, as far as some of their pairs show."""
+    """Return a hash by which the data are recognised.
+
+    It covers all arrays in memory, and of worlds and other endless sources some pairs.
+    """
     if held_out is None:
         held_out = Batch.of(source.sample(DIGEST_PAIRS, Generator().manual_seed(0)))
     parts = (held_out.x, held_out.x_pos, held_out.negatives, held_out.tags, held_out.blocks)
-    data = [part.contiguous().cpu().numpy().tobytes() for part in parts if part is not None]
-    if isinstance(source, UnpairedPairs | SeparateRecordings):
-        data.append(source.digest())
-    return hashlib.sha256(b"".join(data)).hexdigest()
+    total = hashlib.sha256()
+    for part in parts:
+        if part is not None:
+            total.update(part.contiguous().cpu().numpy().tobytes())
+    total.update(digest_source(source))
+    return f"{DIGEST_VERSION}:{total.hexdigest()}"

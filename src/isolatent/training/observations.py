@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor, nn
 
+from isolatent.checks import IsolatentWarning
 from isolatent.datasets import FactorWorld
 from isolatent.files import check_not_truncated
 from isolatent.inference import chunk_slices, encode_chunks
@@ -22,8 +24,10 @@ from isolatent.pairs import (
     WorldPairs,
     as_pair_source,
     check_rows_finite,
+    find_mismatch,
     is_torch_data,
     release_pages,
+    tensor_as_array,
 )
 from isolatent.worlds import World
 
@@ -75,7 +79,7 @@ class ObservationsMixin:
                 f"FactorPairs(world, LaplaceTransitions()), got {X!r}"
             )
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = tensor_as_array(X)
         images = isinstance(X, np.ndarray) and X.ndim > 2
         if isinstance(X, np.memmap) or images:  # validate_data would read all of it
             shape = X.shape[1:] if reset else self._shape
@@ -116,7 +120,10 @@ class ObservationsMixin:
                 f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
             )
         x = self._as_array(X, reset)
-        return ArrayPairs(x, self._as_array(X_pos, False))
+        pairs = ArrayPairs(x, self._as_array(X_pos, False))
+        if reset:
+            check_preprocessing(x, pairs.x_pos, getattr(self, "feature_names_in_", None))
+        return pairs
 
     def _set_shape(self, shape: tuple[int, ...]) -> None:
         self._shape = shape
@@ -147,6 +154,41 @@ class ObservationsMixin:
             mapped.append(codes.astype(_float_like(array), copy=False))
             release_pages(array)
         return np.concatenate(mapped)
+
+
+def check_preprocessing(
+    x: np.ndarray[Any, Any], x_pos: np.ndarray[Any, Any], names: Any = None
+) -> None:
+    """Warn of pairs whose two sides visibly come from different preprocessing.
+
+    Raise ValueError where one side is exactly standardized as well, and the other one is not.
+    """
+    found = find_mismatch(x, x_pos)
+    if found is None:
+        return
+    first = found.columns[0]
+    kind = "column" if x.ndim == 2 else "channel"
+    name = f"{kind} {first if names is None else repr(str(names[first]))}"
+    (mean, mean_pos), (std, std_pos) = found.means, found.deviations
+    evidence = (
+        f"{len(found.columns)} of {x.shape[1]} {kind}s differ, such as {name} with mean "
+        f"{mean:.3g} and standard deviation {std:.3g} in X, and {mean_pos:.3g} and {std_pos:.3g} "
+        "in X_pos"
+    )
+    remedy = (
+        "transform both as one: fit(np.stack([X, X_pos], axis=1)), in a pipeline after "
+        "iso.PairedTransformer(StandardScaler())"
+    )
+    if found.standardized is not None:
+        raise ValueError(
+            f"X and X_pos must be preprocessed alike, but {found.standardized} alone is scaled: "
+            f"{evidence}; {remedy}"
+        )
+    warnings.warn(
+        f"X and X_pos seem to come from different preprocessing: {evidence}. If so, {remedy}",
+        IsolatentWarning,
+        stacklevel=4,
+    )
 
 
 def is_source(X: Any) -> bool:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from torch import nn
+from torch import Generator, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import ContrastiveLoss
 from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, UnpairedPairs, check_window
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import ENCODERS
 from isolatent.training.axis_search import AXES
@@ -51,6 +52,7 @@ class ContrastiveParameters(RecordingEstimator):
     lag: int | Sequence[int] = 1
     window: int = 1
     n_init: int | str = "auto"
+    warm_start: bool = False
     recipe: Recipe | None = None
 
     @property
@@ -136,7 +138,8 @@ class ContrastiveParameters(RecordingEstimator):
         check_window(self.window)
         check_n_init(self.n_init)
         if not isinstance(self.loss, nn.Module):
-            build_objective(self.loss, beliefs, n, self.potentials, relaxed or ())
+            with random_stream(Generator()), layers_from_stream():  # its weights are not kept
+                build_objective(self.loss, beliefs, n, self.potentials, relaxed or ())
         else:
             check_relaxable(relaxed or (), self.loss)
             if self.potentials is not None:

@@ -7,9 +7,12 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, fields
 from importlib import import_module
+from importlib.util import find_spec
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,8 +22,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
+from isolatent.checks import IsolatentWarning
+
 __all__ = [
     "CsvLog",
+    "LoggerLog",
     "NotebookLine",
     "ProgressDisplay",
     "Step",
@@ -28,6 +34,7 @@ __all__ = [
     "ignore_step",
     "steps_from_tensor",
     "steps_to_tensor",
+    "tensorboard_log",
 ]
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -157,8 +164,8 @@ class ProgressDisplay:
 
     def _figures(self, step: Step) -> str:
         parts = [f"loss {step.loss:.3f}"]
-        if step.information is not None:
-            parts.append(f"information ≥ {step.information:.2f} nats")
+        if step.information is not None:  # a bound below zero says nothing
+            parts.append(f"information ≥ {max(0.0, step.information):.2f} nats")
         if step.scale is not None:
             parts.append(f"scale {step.scale:.2f}")
         parts += [f"{name} {value:.3f}" for name, value in self._measured.items()]
@@ -234,7 +241,8 @@ class CsvLog:
 
     Use it as a context manager and call it with every :class:`Step`. An existing log is continued:
     lines before the first step are kept, lines that a killed run wrote beyond its last checkpoint
-    are replaced.
+    are replaced, and so are damaged ones. A file that is no log at all is kept under another name,
+    which a warning says: a log never keeps a run from being resumed.
 
     Args:
         path: The file.
@@ -259,17 +267,109 @@ class CsvLog:
 
     def _start(self, first: int) -> None:
         header = [field.name for field in fields(Step)]
-        kept: list[list[str]] = []
-        if self.path.is_file():
-            with self.path.open(newline="") as file:
-                rows = list(csv.reader(file))
-            if rows and rows[0] != header:
-                raise ValueError(f"{self.path} is not a log of isolatent: it starts with {rows[0]}")
-            kept = [r for r in rows[1:] if len(r) == len(header) and int(r[0]) < first]
+        kept = _kept_lines(self.path, header, first)
         self._file = self.path.open("w", newline="")
         self._writer = csv.writer(self._file)
         self._writer.writerows([header, *kept])
         self._open = True
+
+
+class LoggerLog:
+    """Pass every :class:`Step` to a logger of lightning-fabric, such as that of TensorBoard.
+
+    Use it as a context manager and call it with every step. Measurements are logged by the names
+    of the fields of :class:`Step`.
+
+    Args:
+        logger: A ``lightning_fabric.loggers.Logger``; or a function that returns one, called at the
+            first step with its number, from which a resumed run replaces what was logged.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from lightning_fabric.loggers import CSVLogger
+        >>> with TemporaryDirectory() as folder:
+        ...     with LoggerLog(CSVLogger(folder, name="fit", version=0)) as log:
+        ...         log(Step(1, 10, loss=0.5, information=None, scale=2.0))
+        ...     (Path(folder) / "fit" / "version_0" / "metrics.csv").read_text().split()
+        ['loss,scale,step', '0.5,2.0,1']
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._logger: Any = None
+        self._build = logger if not hasattr(logger, "log_metrics") else lambda first: logger
+        if not callable(self._build):
+            raise TypeError(
+                "logger must be a logger of lightning-fabric, with log_metrics, or a function that "
+                f"returns one, got {logger!r}"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._logger is not None:
+            self._logger.finalize("success" if kind is None else "failed")
+
+    def __call__(self, step: Step) -> None:
+        if self._logger is None:
+            self._logger = self._build(step.number)
+        values = {field.name: getattr(step, field.name) for field in fields(Step)[2:]}
+        metrics = {name: float(value) for name, value in values.items() if value is not None}
+        self._logger.log_metrics(metrics, step=step.number)
+
+
+def tensorboard_log(directory: str | os.PathLike[str]) -> LoggerLog:
+    """Return a log of steps for TensorBoard, in files of a directory.
+
+    A resumed run continues it: TensorBoard leaves out what was logged after the checkpoint. The
+    package ``tensorboard`` must be installed.
+
+    Args:
+        directory: Where the files are written.
+    """
+    if not (find_spec("tensorboard") or find_spec("tensorboardX")):
+        raise ValueError("a log for TensorBoard needs tensorboard: pip install tensorboard")
+
+    def build(first: int) -> Any:
+        from lightning_fabric.loggers.tensorboard import TensorBoardLogger
+
+        path = Path(directory)
+        return TensorBoardLogger(path.parent, name=path.name, version="", purge_step=first)
+
+    return LoggerLog(build)
+
+
+def _kept_lines(path: Path, header: Sequence[str], first: int) -> list[list[str]]:
+    """Return the complete lines of a log before a step; move a file aside that is no log."""
+    if not path.is_file():
+        return []
+    lines = path.read_bytes().decode(errors="replace").split("\n")
+    written = ",".join(header)
+    if lines[0].rstrip("\r") != written:
+        if not written.startswith(lines[0]) or len(lines) > 1:  # not a header that was cut
+            aside = next(p for k in count(1) if not (p := Path(f"{path}.{k}")).exists())
+            path.rename(aside)
+            warnings.warn(
+                f"{path} is not a log of isolatent and was renamed to {aside.name}",
+                IsolatentWarning,
+                stacklevel=2,
+            )
+        return []
+    rows = (line.rstrip("\r").split(",") for line in lines[1:-1])  # a last one may be cut
+    return [row for row in rows if _is_step(row, len(header)) and int(row[0]) < first]
+
+
+def _is_step(row: Sequence[str], length: int) -> bool:
+    try:
+        numbers = [float(value) for value in row if value]
+        return len(row) == length and len(numbers) >= 3 and int(row[0]) > 0
+    except ValueError:
+        return False
 
 
 def _clock(seconds: float) -> str:

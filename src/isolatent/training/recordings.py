@@ -19,10 +19,12 @@ from isolatent.pairs import (
     SeriesPairs,
     lay_out,
     stack_recordings,
+    tensor_as_array,
 )
 from isolatent.training.assembly import IMAGE_ENCODERS, RECORDING_ENCODERS
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.observations import is_source
+from isolatent.training.paired import is_stacked
 from isolatent.training.recording_inputs import stack_trials, take_columns
 
 __all__ = ["RecordingEstimator"]
@@ -48,6 +50,11 @@ class RecordingEstimator(NetworkEstimator):
         if self._columns is None:
             raise AttributeError("n_features_per_recording_ is of models with several encoders")
         return self._columns
+
+    @property
+    def _takes_stacks(self) -> bool:
+        """Whether arrays (N, 2, ...) are stacked pairs, and not rows that only a module takes."""
+        return isinstance(self.encoder, str)
 
     @property
     def _fewest_columns(self) -> int:
@@ -79,7 +86,8 @@ class RecordingEstimator(NetworkEstimator):
 
         Args:
             X: Observations. For a model that was fitted to a recording, a recording: its windows
-                are those of ``fit``, and the codes of rows with NaN are NaN.
+                are those of ``fit``, and the codes of rows with NaN are NaN. For stacked pairs
+                (N, 2, ...) the codes are stacked as well.
             recording: For a model with an encoder for each recording: the number of the one that X
                 is of, in the list that was given to ``fit``. None if X is such a list itself.
             groups: For recordings: one session id for each row, or the name of a column of X.
@@ -87,6 +95,10 @@ class RecordingEstimator(NetworkEstimator):
             max_gap: For recordings: longest run of rows with NaN that is interpolated.
         """
         module = self.code_module()
+        if self._takes_stacks and is_stacked(X):
+            X = tensor_as_array(X) if isinstance(X, Tensor) else np.asarray(X)
+            codes = self._map(self._as_array(X.reshape(-1, *X.shape[2:]), reset=False), module)
+            return codes.reshape(len(X), 2, -1)
         if self._columns is not None:
             return self._transform_separate(X, recording, groups, times, max_gap)
         if recording is not None:
@@ -139,7 +151,7 @@ class RecordingEstimator(NetworkEstimator):
     def _as_recording(self, X: Any, name: str, columns: int | None) -> np.ndarray[Any, Any]:
         """Return a recording (T, m) as an array of floats in which NaN is allowed."""
         if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+            X = tensor_as_array(X)
         array: np.ndarray[Any, Any] = check_array(
             X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", input_name=name
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Generator, Tensor, nn
 
 from isolatent.contrast import ContrastiveLoss, NetworkPotential
@@ -286,11 +285,10 @@ class RelaxationChoice:
 
     def _gains_if_trained(self, training: ContrastiveTraining, held_out: Batch, step: int) -> bool:
         """Start anew with dynamics if a network that is trained with them gains."""
-        with torch.random.fork_rng(devices=[]):  # for layers such as dropout
-            trial = train_with_dynamics(
-                *(training, self.initial, self.source, self._pairs(held_out)[0]),
-                *(self.n_components, step),
-            )
+        trial = train_with_dynamics(
+            *(training, self.initial, self.source, self._pairs(held_out)[0]),
+            *(self.n_components, step),
+        )
         gain = gain_of_trial(training, trial, held_out)
         if gain is None or gain.mean < EARLY_GAIN:
             return False

@@ -20,6 +20,7 @@ from isolatent.contrast import (
     NetworkPotential,
     Pairing,
 )
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import NAMED_RELAXATIONS, RELAXATIONS
 
 __all__ = [
@@ -111,15 +112,17 @@ def attach(
         dtype: That of the codes; by default that of the loss.
     """
     new: list[nn.Module] = []
-    for name in names:
-        if name in BUILDERS and getattr(loss, name) is None:
-            new.append(BUILDERS[name](n))
-            setattr(loss, name, new[-1])
-    if needs_potentials(names):
-        for slot in ("potential", "potential_pos"):
-            if getattr(loss, slot) is None or isinstance(getattr(loss, slot), ConstantPotential):
-                new.append(NetworkPotential(n))
-                setattr(loss, slot, new[-1])
+    with layers_from_stream():
+        for name in names:
+            if name in BUILDERS and getattr(loss, name) is None:
+                new.append(BUILDERS[name](n))
+                setattr(loss, name, new[-1])
+        if needs_potentials(names):
+            for slot in ("potential", "potential_pos"):
+                old = getattr(loss, slot)
+                if old is None or isinstance(old, ConstantPotential):
+                    new.append(NetworkPotential(n))
+                    setattr(loss, slot, new[-1])
     device, own = _place_of(loss)
     return [module.to(device=device, dtype=dtype or own) for module in new]
 
@@ -193,8 +196,7 @@ def compare_relaxations(
         The gain of each relaxation, and the fitted loss with it.
     """
     held_out = _shuffled(*held_out)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with random_stream(Generator().manual_seed(0)):
         before = _fit(loss, None, codes, held_out, head, steps)[1]
         fits = {name: _fit(loss, name, codes, held_out, head, steps) for name in candidates}
         without = {}

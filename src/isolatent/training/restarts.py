@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
 from torch import Generator
 
 from isolatent.checks import check_integer
@@ -119,12 +118,10 @@ def _train_briefly(run: Setup, seed: int) -> tuple[float, float]:
     Both are infinite if it diverged.
     """
     training = run.training
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        try:
-            train(training, run.source, run.held_out)
-        except FloatingPointError:
-            return math.inf, math.inf
+    try:
+        train(training, run.source, run.held_out)
+    except FloatingPointError:
+        return math.inf, math.inf
     seen = Batch.of(run.source.sample(len(run.held_out), Generator().manual_seed(seed)))
     network = training.measured_network
     unseen_loss, seen_loss = (

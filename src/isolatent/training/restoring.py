@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import Field
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -22,23 +24,49 @@ from isolatent.training.assembly import (
 from isolatent.training.axis_search import append_axes
 from isolatent.training.capacity import Capacity
 from isolatent.training.claims import FittedClaims
+from isolatent.training.decoder import CodeDecoder
 from isolatent.training.noise import FirstCodes, build_noisy_encoder, build_objective
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.relaxations import attach
+from isolatent.training.storage import LARGEST_SIZE, ModelRecord
 from isolatent.training.support import Support
 
 __all__ = ["StoredModel"]
+
+
+Count = Annotated[int, Field(gt=0, le=LARGEST_SIZE)]
+
+
+class ContrastiveRecord(ModelRecord):
+    """The plain data of a contrastive ICA."""
+
+    guarantee: dict[str, Any]
+    head: Literal["sphere", "box", "free"]
+    recording: bool = False
+    columns: list[Count] | None = None
+    dtype: Literal["float32", "float64"]
+    relaxed: list[str]
+    gains: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
+    learned: dict[str, Any]
+    axes: dict[str, Any] | None = None
+    capacity: Annotated[list[float], Field(min_length=3, max_length=3)] | None = None
+    decoder: float | None = None
 
 
 class StoredModel(FittedClaims):
     """Rebuild encoder and loss from their tensors and a record."""
 
     history_: list[Step]
+    decoder_: CodeDecoder
+    decoder_explained_: float
+    _record_schema: ClassVar[type[ModelRecord]] = ContrastiveRecord
 
     def _fitted(self) -> dict[str, Tensor]:
         check_is_fitted(self, "encoder_")
         tensors = {f"encoder.{k}": v for k, v in self.encoder_.state_dict().items()}
         tensors |= {f"loss.{k}": v for k, v in self.loss_.state_dict().items()}
+        if hasattr(self, "decoder_"):
+            tensors |= {f"decoder.{k}": v for k, v in self.decoder_.state_dict().items()}
         return tensors | {"history": steps_to_tensor(self.history_)}
 
     def _record(self) -> dict[str, Any]:
@@ -53,6 +81,7 @@ class StoredModel(FittedClaims):
             "learned": self.learned_,
             "axes": None if self.axes_ is None else self.axes_.to_dict(),
             "capacity": None if self.capacity_ is None else list(self.capacity_),
+            "decoder": getattr(self, "decoder_explained_", None),
             "support": None if self.support_ is None else self.support_._asdict(),
         }
 
@@ -68,6 +97,8 @@ class StoredModel(FittedClaims):
         self._set_learned(record["learned"])
         capacity = record.get("capacity")
         self.capacity_ = None if capacity is None else Capacity(*capacity)
+        if record.get("decoder") is not None:
+            self.decoder_explained_ = record["decoder"]
         support = record.get("support")
         self.support_ = None if support is None else Support(**support)
         axes = record.get("axes")
@@ -120,7 +151,11 @@ class StoredModel(FittedClaims):
             self.loss_ = deepcopy(self.loss)
             if isinstance(self.loss_, ContrastiveLoss):
                 attach(self.loss_, self.relaxed_, self.n_components, dtype_of(self.encoder_))
-        for prefix, module in (("encoder.", self.encoder_), ("loss.", self.loss_)):
+        modules = [("encoder.", self.encoder_), ("loss.", self.loss_)]
+        if hasattr(self, "decoder_explained_"):
+            self.decoder_ = CodeDecoder(self.n_components, math.prod(self._shape)).eval()
+            modules.append(("decoder.", self.decoder_))
+        for prefix, module in modules:
             module.load_state_dict(
                 {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
             )

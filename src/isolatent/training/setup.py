@@ -20,6 +20,12 @@ from isolatent.encoders import Anscombe, Whitening
 from isolatent.inference import dtype_of
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SplitError, UnpairedPairs
 from isolatent.pairs.separate_recordings import SeparateRecordings
+from isolatent.streams import (
+    draws_globally,
+    layers_from_stream,
+    random_stream,
+    stream_for,
+)
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import (
     WHITENED,
@@ -38,7 +44,7 @@ from isolatent.training.reconstruction import Reconstruction
 from isolatent.training.relaxation_choice import RelaxationChoice, candidates_for
 from isolatent.training.relaxations import attach, check_relax, check_relaxable
 
-__all__ = ["Setup", "check_batch", "hold_out", "set_up"]
+__all__ = ["Setup", "check_batch", "hold_out", "set_up", "start_from"]
 
 HELD_OUT_SHARE, LARGEST_SHARE = 0.1, 0.2
 HELD_OUT_PAIRS = 4096  # more would slow measurements down without making them more precise
@@ -83,6 +89,40 @@ def set_up(
     start: Start = DEFAULT_START,
 ) -> Setup:
     """Hold pairs out, estimate the whitening, and build encoder and loss."""
+    # Layers draw their first weights from a stream of the run.
+    stream = Generator().manual_seed(seed if start.seed is None else start.seed)
+    with random_stream(stream), layers_from_stream():
+        return _set_up(
+            *(encoder, loss, source, seed, recipe, beliefs, n_components),
+            potentials=potentials,
+            relax=relax,
+            processes=processes,
+            holds_out=holds_out,
+            held_out_share=held_out_share,
+            counts=counts,
+            start=start,
+            stream=stream,
+        )
+
+
+def _set_up(
+    encoder: str | nn.Module,
+    loss: str | nn.Module,
+    source: PairSource,
+    seed: int,
+    recipe: Recipe,
+    beliefs: Beliefs,
+    n_components: int,
+    *,
+    potentials: str | None,
+    relax: Any,
+    processes: Processes | None,
+    holds_out: bool,
+    held_out_share: float,
+    counts: bool,
+    start: Start,
+    stream: Generator,
+) -> Setup:
     relaxed = check_relax(relax)
     noisy = "noise" in (relaxed or ())
     generator = Generator().manual_seed(seed)
@@ -92,57 +132,56 @@ def set_up(
     first = Batch.of(source.sample(WHITENING_BATCH_SIZE, generator))
     x = first.x
     reconstruction = None
-    with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global stream
-        torch.manual_seed(seed if start.seed is None else start.seed)
-        if isinstance(encoder, str):
-            whitening = None
-            if isinstance(source, SeparateRecordings):
-                network = _build_separate(
-                    *(encoder, source, beliefs, n_components, generator, counts),
-                    factor_scale="factor_scale" in (relaxed or ()),
-                    capacity=start.capacity,
-                )
-            elif encoder in WHITENED and x.ndim == 2:
-                whitening = Whitening(x.shape[1]).to(_training_dtype(x))
-                _fit_whitening(whitening, source, n_components, generator, counts)
-            if noisy:
-                network = build_noisy_encoder(
-                    *(encoder, tuple(x.shape[1:]), beliefs, n_components),
-                    whitening=whitening,
-                    counts=counts,
-                )
-            elif not isinstance(source, SeparateRecordings):
-                network = build_encoder(
-                    *(encoder, tuple(x.shape[1:]), beliefs, n_components),
-                    factor_scale="factor_scale" in (relaxed or ()),
-                    whitening=whitening,
-                    counts=counts,
-                    capacity=start.capacity,
-                )
-            if start.capacity is not None and start.capacity.reconstruction > 0:
-                assert whitening is not None
-                reconstruction = Reconstruction(
-                    *(n_components, whitening.n_kept),
-                    width=start.capacity.width,
-                    weight=start.capacity.reconstruction,
-                ).to(_training_dtype(x))
-            network.to(_dtype_for(source, x))
-        else:
-            network = deepcopy(encoder)  # so that the estimator can be fitted again
-            if noisy:
-                network = build_noisy_encoder(encoder, tuple(x.shape[1:]), beliefs, n_components)
-        if isinstance(loss, str):
-            objective: nn.Module = build_objective(
-                loss, beliefs, n_components, potentials, relaxed or ()
+    if isinstance(encoder, str):
+        whitening = None
+        if isinstance(source, SeparateRecordings):
+            network = _build_separate(
+                *(encoder, source, beliefs, n_components, generator, counts),
+                factor_scale="factor_scale" in (relaxed or ()),
+                capacity=start.capacity,
             )
-            for name in CODE_MODULES:
-                if (module := getattr(objective, name, None)) is not None:
-                    module.to(dtype_of(network))
-        else:
-            objective = deepcopy(loss)
-            if relaxed:
-                check_relaxable(relaxed, objective)
-                attach(objective, relaxed, n_components)  # type: ignore[arg-type]
+        elif encoder in WHITENED and x.ndim == 2:
+            whitening = Whitening(x.shape[1]).to(_training_dtype(x))
+            _fit_whitening(whitening, source, n_components, generator, counts)
+        if noisy:
+            network = build_noisy_encoder(
+                *(encoder, tuple(x.shape[1:]), beliefs, n_components),
+                whitening=whitening,
+                counts=counts,
+            )
+        elif not isinstance(source, SeparateRecordings):
+            network = build_encoder(
+                *(encoder, tuple(x.shape[1:]), beliefs, n_components),
+                factor_scale="factor_scale" in (relaxed or ()),
+                whitening=whitening,
+                counts=counts,
+                capacity=start.capacity,
+            )
+        if start.capacity is not None and start.capacity.reconstruction > 0:
+            assert whitening is not None
+            reconstruction = Reconstruction(
+                *(n_components, whitening.n_kept),
+                width=start.capacity.width,
+                weight=start.capacity.reconstruction,
+            ).to(_training_dtype(x))
+        network.to(_dtype_for(source, x))
+    else:
+        network = deepcopy(encoder)  # so that the estimator can be fitted again
+        if noisy:
+            network = build_noisy_encoder(encoder, tuple(x.shape[1:]), beliefs, n_components)
+    if isinstance(loss, str):
+        objective: nn.Module = build_objective(
+            loss, beliefs, n_components, potentials, relaxed or ()
+        )
+        for name in CODE_MODULES:
+            if (module := getattr(objective, name, None)) is not None:
+                module.to(dtype_of(network))
+    else:
+        objective = deepcopy(loss)
+        if relaxed:
+            check_relaxable(relaxed, objective)
+            attach(objective, relaxed, n_components)  # type: ignore[arg-type]
+    with stream_for(stream, draws_globally([network])):
         codes = _first_codes(network, x)
     n_outputs = posterior_size(n_components, beliefs.head) if noisy else n_components
     if codes.shape != (2, n_outputs):
@@ -159,7 +198,8 @@ def set_up(
         saturated_for = partial(
             build_saturated_loss, loss, beliefs, n_components, potentials, recipe.batch_size
         )
-    start_dynamics(objective, network, first)
+    with stream_for(stream, draws_globally([network])):
+        start_dynamics(objective, network, first)
     choice = None
     if relaxed is None:
         candidates = candidates_for(objective, beliefs, source)
@@ -246,6 +286,33 @@ def _build_separate(
     return build_recording_encoders(
         *(name, source.widths, beliefs, n_components, whitenings), counts=counts, **options
     )
+
+
+def start_from(training: ContrastiveTraining, encoder: nn.Module) -> None:
+    """Let a run start from the weights and the whitening of an encoder of an earlier fit.
+
+    What is estimated after training, such as the calibration of a head, starts anew.
+    """
+    network, averaged = training.network, training.averaged
+    found = dict(encoder.named_parameters())
+    for target in [network] if averaged is None else [network, averaged.module]:
+        mine = dict(target.named_parameters())
+        whitenings = [
+            [m for m in part.modules() if isinstance(m, Whitening)] for part in (target, encoder)
+        ]
+        shapes = [{k: p.shape for k, p in part.items()} for part in (mine, found)]
+        same = shapes[0] == shapes[1] and len(whitenings[0]) == len(whitenings[1])
+        if not same or any(m.n_features != w.n_features for m, w in zip(*whitenings, strict=True)):
+            raise ValueError(
+                "warm_start must be False: the encoder of the earlier fit has other layers than "
+                "the new one, or its whitening kept another number of directions"
+            )
+        with torch.no_grad():
+            for name, parameter in mine.items():
+                parameter.copy_(found[name])
+            for new, old in zip(*whitenings, strict=True):
+                new.mean.copy_(old.mean)
+                new.matrix = old.matrix.clone().to(new.matrix)
 
 
 def _has_potentials(loss: nn.Module) -> bool:

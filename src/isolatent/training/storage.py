@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-from torch import Tensor, nn
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Generator, Tensor, nn
 
-from isolatent.files import to_plain
-from isolatent.training.checkpoints import DamagedFileError, read_pair, write_pair
+from isolatent.files import INTERPRETATION_ERRORS, DamagedFileError, reading, to_plain
+from isolatent.streams import layers_from_stream, random_stream
+from isolatent.training.checkpoints import describe_invalid, read_pair, write_pair
 from isolatent.training.recipe import Recipe
 
-__all__ = ["Stored"]
+__all__ = ["ModelRecord", "Stored"]
 
+LARGEST_SIZE = 2**31 - 1
+LONGEST_MESSAGE = 300
 USER_MODULE = "(a module of your own)"  # stands in model.json for code, which is not saved
+
+
+class ModelRecord(BaseModel):
+    """The plain data of a model, in model.json; estimators add fields of their own.
+
+    Attributes:
+        estimator: Name of the class.
+        parameters: Its parameters.
+        shape: Shape of one observation.
+        feature_names_in: Names of the columns, if X had some.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    estimator: str
+    parameters: dict[str, Any]
+    shape: list[Annotated[int, Field(gt=0, le=LARGEST_SIZE)]] = Field(max_length=8)
+    feature_names_in: list[str] | None
 
 
 class Stored(ABC):
@@ -27,6 +52,7 @@ class Stored(ABC):
     random_state: int | np.random.RandomState | None
     feature_names_in_: Any
     _shape: tuple[int, ...]
+    _record_schema: ClassVar[type[ModelRecord]] = ModelRecord
 
     @abstractmethod
     def _fitted(self) -> dict[str, Tensor]:
@@ -76,34 +102,88 @@ class Stored(ABC):
     @classmethod
     def _load(cls, directory: Path, modules: Mapping[str, nn.Module | None]) -> Self:
         """Read a model, with the user's own modules in place of the parameters they are for."""
+        described = directory / "model.json"
         tensors, record = read_pair(directory / "model")
+        _check_record(described, record, ModelRecord)
         if record["estimator"] != _estimator_name(cls):
             raise ValueError(
                 f"directory must hold a {_estimator_name(cls)}, but {directory} has a "
                 f"{record['estimator']}"
             )
+        _check_record(described, record, cls._record_schema)
         parameters: dict[str, Any] = record["parameters"]
         for name, module in modules.items():
+            if name not in parameters:
+                raise DamagedFileError(described, f"parameters: {name} is missing")
             _check_module(name, parameters[name], module)
             if module is not None:
                 parameters[name] = module
-        model = cls(**{name: _loaded(name, value) for name, value in parameters.items()})
-        model._set_shape(tuple(record["shape"]))  # type: ignore[attr-defined]
-        if record["feature_names_in"] is not None:
-            model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
-        model._restore_record(record)
+        with reading(described):
+            model = cls(**{name: _loaded(name, value) for name, value in parameters.items()})
+            model._set_shape(tuple(record["shape"]))  # type: ignore[attr-defined]
+            if record["feature_names_in"] is not None:
+                model.feature_names_in_ = np.asarray(record["feature_names_in"], dtype=object)
+            model._restore_record(record)
+        given = [name for name, module in modules.items() if module is not None]
         try:
-            model._restore(tensors)
-        except (KeyError, RuntimeError) as error:
-            if given := [name for name, module in modules.items() if module is not None]:
+            model._restore_checked(tensors, given)
+        except INTERPRETATION_ERRORS as error:
+            if given and isinstance(error, KeyError | RuntimeError):
                 raise ValueError(
                     f"{' and '.join(given)} must be like the module that the model was fitted "
                     f"with: {error}"
                 ) from error
             raise DamagedFileError(
-                f"{directory / 'model.safetensors'} does not fit the {cls.__name__}: {error}"
+                directory / "model.safetensors",
+                f"it does not fit the {cls.__name__}: {_brief(error)}",
             ) from error
         return model
+
+    def _restore_checked(self, tensors: dict[str, Tensor], given: Sequence[str]) -> None:
+        """Restore tensors that have the shapes and types of the model, and are finite.
+
+        The modules are built without memory first, on torch's meta device: what ``model.json``
+        says may ask for any size, but there are only as many weights as the tensors hold.
+        """
+        probe = copy.copy(self)
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* is a no-op")  # nothing is copied there
+            probe._restore(dict(tensors))
+        # Weights are drawn before they are replaced.
+        with random_stream(Generator()), layers_from_stream():
+            self._restore(dict(tensors))
+        restored = self._fitted()
+        if missing := restored.keys() ^ tensors.keys():
+            raise RuntimeError(f"{min(missing)} is not in both")
+        # Buffers of a user's own module may hold anything, such as infinity in a mask.
+        trusted = {
+            f"{name}.{key}"
+            for name in given
+            for key, _ in getattr(self, f"{name}_").named_buffers()
+        }
+        for name, tensor in tensors.items():
+            kept = restored[name]
+            if (kept.dtype, kept.shape) != (tensor.dtype, tensor.shape):
+                raise RuntimeError(
+                    f"{name} must be {kept.dtype} of shape {tuple(kept.shape)}, got {tensor.dtype} "
+                    f"of shape {tuple(tensor.shape)}"
+                )
+            if name in ("history", *trusted) or not tensor.is_floating_point():
+                continue
+            if not bool(tensor.isfinite().all()):
+                raise RuntimeError(f"{name} holds NaN or infinity")
+
+
+def _check_record(path: Path, record: Mapping[str, Any], schema: type[ModelRecord]) -> None:
+    try:
+        schema.model_validate(record)
+    except ValidationError as error:
+        raise DamagedFileError(path, describe_invalid(error)) from error
+
+
+def _brief(error: Exception) -> str:
+    """Return the message of an error in one line that is not very long."""
+    return " ".join((str(error) or repr(error)).split())[:LONGEST_MESSAGE]
 
 
 def _estimator_name(kind: type) -> str:

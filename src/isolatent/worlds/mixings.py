@@ -14,6 +14,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import softplus
 
 from isolatent.checks import check_integer, check_one_of, check_real, check_tensor
+from isolatent.streams import layers_from_stream, random_stream
 from isolatent.worlds.sampling import draw_normal, draw_uniform
 
 __all__ = ["ACTIVATIONS", "FlowMixing", "Identity", "InvertibleMLP", "Linear", "Mixing"]
@@ -273,7 +274,7 @@ class FlowMixing(Mixing):
         import zuko
 
         check_integer("n (for FlowMixing)", n, at_least=2)
-        with torch.random.fork_rng(devices=[]):  # zuko draws weights, which are replaced below
+        with random_stream(Generator()), layers_from_stream():  # weights are replaced below
             flow = zuko.flows.RealNVP(
                 n, transforms=self.transforms, hidden_features=(self.hidden, self.hidden)
             ).double()
