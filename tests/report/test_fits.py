@@ -19,7 +19,7 @@ NOISE = 0.1 * np.random.default_rng(0).normal(size=(5000, 3))
 @pytest.fixture(scope="module")
 def fitted():
     world = iso.World(iso.Sphere(3), iso.Uniform(), iso.VonMisesFisher(9.0), iso.Linear(), seed=0)
-    recipe = iso.Recipe(max_steps=20, batch_size=64)
+    recipe = iso.Recipe(max_steps=80, batch_size=64, warmup=10)
     model = iso.ContrastiveICA(3, space="sphere", recipe=recipe, random_state=0).fit(world)
     z, _ = world.sample_latents(5000)
     return model, world.observe(z).numpy(), z.numpy()
@@ -29,7 +29,7 @@ def test_without_observations_the_page_shows_the_model_alone(fitted):
     (section,) = page_of_fit(fitted[0]).sections
     assert (section.rows, section.scores, section.scatter) == (None, (), None)
     assert section.guarantee == fitted[0].guarantee_.to_dict()
-    assert section.curves[0][-1]["number"] == 20
+    assert section.curves[0][-1]["number"] == 80
 
 
 def test_without_true_factors_the_page_shows_codes(fitted):

@@ -36,7 +36,7 @@ LEADS = {"conditional": 0.03, "space": 0.05, "n_components": 0.04}  # nats that 
 ERRORS = 4.0  # standard errors, too
 FREE_LOSS = 0.01  # nats that a code must bring, not to be one too many
 OTHER_EXPONENTS = {1.0: (2.0,), 2.0: (1.0, 3.0)}
-EXPONENTS = (1.0, 2.0)  # beside any other exponent
+FURTHER_EXPONENTS = (1.0, 2.0)  # beside any other exponent
 SATURATED = 0.9  # share of the largest information, from which on all alternatives look alike
 FURTHER = 2  # codes more or fewer that are tried
 Codes = np.ndarray[Any, Any]
@@ -146,7 +146,7 @@ def _exponents(base: Candidate) -> list[Candidate]:
         return []
     if "factor_scale" in base.relax:
         return []
-    others = OTHER_EXPONENTS.get(float(p), EXPONENTS)
+    others = OTHER_EXPONENTS.get(float(p), FURTHER_EXPONENTS)
     return [replace(base, conditional="gennorm", p=other) for other in others]
 
 

@@ -42,8 +42,8 @@ __all__ = ["CHOICE_FILE", "Choice", "Trial", "choose"]
 
 CHOICE_FILE = "choice.json"  # of trials that have ended, in the directory of a choice
 MODEL_DIRECTORY = "model"  # beside it
-SPACES = ("sphere", "box", "euclidean")
-CONDITIONALS = ("vmf", "normal", "laplace")
+CHOICE_SPACES = ("sphere", "box", "euclidean")
+CHOICE_CONDITIONALS = ("vmf", "normal", "laplace")
 SUITED = {  # conditionals that a theorem covers, by space
     "sphere": ("vmf", "anisotropic"),
     "box": ("normal", "laplace", "anisotropic"),
@@ -58,7 +58,7 @@ CODE_GAIN, CODE_ERRORS = 0.03, 4.0  # that a further code must bring
 PATIENCE = 2  # further codes that bring nothing, after which no more are tried
 MOST_CODES = 16
 RELAXATION_GAIN = 0.02
-SATURATED = 0.85  # share of the largest information, from which on all lags look alike
+SATURATED_LAG = 0.85  # share of the largest information, from which on all lags look alike
 MOST_DIAGNOSED = 3
 FEWEST_NULL_ERRORS, LEAST_INFORMATION = 4.0, 0.01
 
@@ -151,8 +151,8 @@ def choose(
     *,
     groups: ArrayLike | None = None,
     n_components: int | str = "auto",
-    spaces: Sequence[str] = SPACES,
-    conditionals: Sequence[str] = CONDITIONALS,
+    spaces: Sequence[str] = CHOICE_SPACES,
+    conditionals: Sequence[str] = CHOICE_CONDITIONALS,
     candidates: Sequence[Mapping[str, Any]] | None = None,
     relax: bool = True,
     lags: Sequence[int] | None = None,
@@ -288,8 +288,8 @@ def _families(
     """Return the candidates, with two codes each."""
     if candidates is None:
         for name, given, allowed in (
-            ("spaces", spaces, SPACES),
-            ("conditionals", conditionals, (*CONDITIONALS, "anisotropic")),
+            ("spaces", spaces, CHOICE_SPACES),
+            ("conditionals", conditionals, (*CHOICE_CONDITIONALS, "anisotropic")),
         ):
             if isinstance(given, str) or not given:
                 raise ValueError(f"{name} must be a sequence of names, got {given!r}")
@@ -480,7 +480,7 @@ def _choose_lag(comparison: _Comparison, sources: list[_Source], most: int) -> _
         shared = source.shared(comparison.template, n, comparison.seed)
         probe = replace(_probe(min(n, source.columns)), lag=(source.lag, source.lag))
         values = comparison.run([probe], comparison.steps, shared)[probe]
-        if values is not None and float(np.mean(values)) < SATURATED * shared.most:
+        if values is not None and float(np.mean(values)) < SATURATED_LAG * shared.most:
             break
     comparison.ended.clear()
     return source

@@ -19,8 +19,8 @@ from isolatent.training import ContrastiveICA
 
 __all__ = ["check_stationarity", "compare_step_widths"]
 
-MOST_PAIRS = 16_384
-FEWEST_PAIRS = 800  # of a half, that a network can be trained with
+MOST_STEP_PAIRS = 16_384
+FEWEST_HALF_PAIRS = 800  # of a half, that a network can be trained with
 PARTS, PIECES = 4, 5  # of the recording, and pieces of each part, by which its spread is known
 LEVEL, LEAST_RATIO = 1e-4, 1.5  # of p-values, and of step widths of two parts
 LEAST_LOSS = 0.05  # of agreement, of halves in time against halves at random
@@ -74,9 +74,9 @@ def check_stationarity(
     if not isinstance(source, SeriesPairs):
         return None
     key = "stationarity"
-    if len(source) < 2 * FEWEST_PAIRS:
+    if len(source) < 2 * FEWEST_HALF_PAIRS:
         return Check(key, CANNOT_TELL, None, f"halves of {len(source)} pairs are too short")
-    rows = np.unique(np.linspace(0, len(source) - 1, min(len(source), MOST_PAIRS)).astype(int))
+    rows = np.unique(np.linspace(0, len(source) - 1, min(len(source), MOST_STEP_PAIRS)).astype(int))
     x, x_pos = source.all(rows)
     h, h_pos = (_codes(model.encoder_, part) for part in (x, x_pos))
     squared = np.maximum(((h_pos - h) ** 2).sum(1), 1e-12)

@@ -42,7 +42,7 @@ VALUE_BATCH = 512  # held-out pairs of one value
 FEWEST_VALUES = 12  # batches, of fewer pairs if need be
 MOST_PREPARED = 65_536  # pairs that are whitened once for all runs
 TRIAL_BATCH = 512
-BATCHES_PER_EPOCH = 8
+TRIAL_BATCHES_PER_EPOCH = 8
 WARMUP_SHARE = 0.15
 # What a claim leaves open, the least first.
 CLAIMS = (
@@ -156,7 +156,7 @@ class Shared:
     def batch_size(self) -> int:
         """Pairs of a batch of training."""
         if isinstance(self.source, FinitePairSource):
-            return max(16, min(TRIAL_BATCH, len(self.source) // BATCHES_PER_EPOCH))
+            return max(16, min(TRIAL_BATCH, len(self.source) // TRIAL_BATCHES_PER_EPOCH))
         return TRIAL_BATCH
 
     @property

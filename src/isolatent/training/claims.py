@@ -34,7 +34,7 @@ from isolatent.training.noise import FirstCodes, build_objective, calibrate_nois
 from isolatent.training.parameters import ONLY_FREE, ContrastiveParameters
 from isolatent.training.relaxations import describe_relaxations, measure_relaxations
 from isolatent.training.restarts import FEWEST_PAIRS
-from isolatent.training.support import MOST_PAIRS, Support, measure_support
+from isolatent.training.support import MOST_SUPPORT_PAIRS, Support, measure_support
 
 __all__ = ["SCORE_BATCH_SIZE", "FittedClaims", "with_training"]
 
@@ -267,7 +267,7 @@ class FittedClaims(ContrastiveParameters):
             n_pairs: Number of all pairs; None if they are endless.
         """
         card, found = self.guarantee_, []
-        count = MOST_PAIRS
+        count = MOST_SUPPORT_PAIRS
         if isinstance(source, FinitePairSource):
             count = min(count, len(source))
         fitting = Batch.of(source.sample(count, Generator().manual_seed(0)))

@@ -17,19 +17,19 @@ from isolatent.contrast import ContrastiveLoss, PosteriorInfoNCE
 from isolatent.pairs import Batch
 from isolatent.training.batch_losses import encode_batch, encode_parts, has_bound, loss_of
 
-__all__ = ["FEWEST_HELD_OUT", "MOST_PAIRS", "Support", "batch_values", "measure_support"]
+__all__ = ["FEWEST_HELD_OUT", "MOST_SUPPORT_PAIRS", "Support", "batch_values", "measure_support"]
 
 FEWEST_HELD_OUT = 100  # pairs, that say anything about the information which pairs share
-MOST_PAIRS = 4096  # that are encoded
+MOST_SUPPORT_PAIRS = 4096  # that are encoded
 BATCH_SIZES, BATCHES = (8, 256), 12  # smallest and largest batch, and the fewest batches
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
 CHANCE_LEVEL = 2e-3  # of the t-test against chance
 # Nats, a share of what the linear code knows, and standard errors that a linear code must be ahead.
 AHEAD, AHEAD_SHARE, AHEAD_ERRORS = 0.1, 0.06, 4.0
 LITTLE_GAIN = 0.02  # nats over a linear code
-OVERFITTED = 0.75  # share of the information on training pairs that held-out pairs must have
+OVERFITTED_SHARE = 0.75  # share of the information on training pairs that held-out pairs must have
 SMALL_EXCESS = 0.3  # nats by which training pairs may know more all the same
-MOST_COLUMNS = 1024  # of observations that get a linear code
+MOST_LINEAR_COLUMNS = 1024  # of observations that get a linear code
 MOST_DIRECTIONS, PAIRS_PER_DIRECTION = 256, 8  # of its input
 SHRINKAGE = 1e-3
 SHARPNESSES = (0.25, 0.5, 1.0)  # multiples of the Gaussian score; heavy tails need less than 1
@@ -96,7 +96,7 @@ class Support(NamedTuple):
                 "a linear map finds"
             )
         excess = self.training - self.information
-        if excess > SMALL_EXCESS and self.information < OVERFITTED * self.training:
+        if excess > SMALL_EXCESS and self.information < OVERFITTED_SHARE * self.training:
             return (
                 f"the encoder overfitted: training pairs share {self.training:.2f} nats, held-out "
                 f"pairs {self.information:.2f} ± {self.error:.2f}; give more pairs"
@@ -143,7 +143,9 @@ def measure_support(
     """
     if len(held_out) < FEWEST_HELD_OUT:
         return None
-    held_out, fitting = (_shuffled(pairs.rows(slice(MOST_PAIRS))) for pairs in (held_out, fitting))
+    held_out, fitting = (
+        _shuffled(pairs.rows(slice(MOST_SUPPORT_PAIRS))) for pairs in (held_out, fitting)
+    )
     low, high = BATCH_SIZES
     size = max(low, min(high, len(held_out) // BATCHES))
     bounded = has_bound(loss, held_out)
@@ -222,7 +224,7 @@ def _linear_values(
     """
     x, x_pos = (part.flatten(1).double() for part in (fitting.x, fitting.x_pos))
     most = min(x.shape[1], MOST_DIRECTIONS, len(x) // PAIRS_PER_DIRECTION)
-    if most < 1 or x.shape[1] > MOST_COLUMNS:
+    if most < 1 or x.shape[1] > MOST_LINEAR_COLUMNS:
         return None
     mean = torch.cat([x, x_pos]).mean(0)
     scale = torch.cat([x, x_pos]).std(0).clamp(min=1e-12)
