@@ -15,7 +15,7 @@ FEWEST_COMPARED = 50  # with fewer nothing is beyond chance
 LARGEST_SLOPE = 1.2  # of a regression, from which one side cannot be the other one plus noise
 LARGEST_SHIFT = 0.5  # of means, in standard deviations
 ERRORS_BEYOND_CHANCE = 6.0
-MIN_BLOCKS = 8  # of neighbouring rows
+FEWEST_BLOCKS = 8  # of neighbouring rows
 EVERYWHERE = 0.15  # share of blocks that need not show a difference: a few extreme rows are no sign
 STANDARDIZED = 1e-3  # largest deviation of means from 0, and of standard deviations from 1
 
@@ -135,7 +135,7 @@ def _shift(
 
 def _blocks(values: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return blocks of neighbouring rows."""
-    return np.array_split(values, max(MIN_BLOCKS, math.isqrt(len(values))))
+    return np.array_split(values, max(FEWEST_BLOCKS, math.isqrt(len(values))))
 
 
 def _error(values: NDArray[np.float64]) -> NDArray[np.float64]:

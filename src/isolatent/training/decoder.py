@@ -16,7 +16,7 @@ __all__ = ["DECODER_WIDTH", "CodeDecoder", "minimise_error"]
 
 DECODER_WIDTH, DECODER_STEPS, DECODER_BATCH = 128, 400, 256
 DECODER_RATE = 5e-3
-HELD_OUT_SHARE = 0.1
+UNSEEN_SHARE = 0.1
 
 
 class CodeDecoder(nn.Module):
@@ -62,7 +62,7 @@ class CodeDecoder(nn.Module):
             The decoder, and the share of the variance of held-out observations that it explains.
         """
         order = torch.randperm(len(h), generator=Generator().manual_seed(seed))
-        count = max(1, round(HELD_OUT_SHARE * len(h)))
+        count = max(1, round(UNSEEN_SHARE * len(h)))
         held_out, kept = order[:count], order[count:]
         h, x = h.float(), x.float()
         with torch.no_grad():
