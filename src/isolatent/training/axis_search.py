@@ -197,7 +197,9 @@ def _turn(dynamics: Dynamics, old: Axes, new: Axes) -> Dynamics:
 def append_axes(encoder: nn.Module, layer: LinearAxes) -> nn.Sequential:
     """Return an encoder that ends in a linear map."""
     parameter = next(encoder.parameters(), layer.matrix)
-    layer.to(parameter.device, parameter.dtype)
+    layer.to(dtype=parameter.dtype)
+    if not layer.matrix.is_meta:  # a model that is loaded is first built without memory
+        layer.to(parameter.device)
     layers = [*encoder] if isinstance(encoder, nn.Sequential) else [encoder]
     return nn.Sequential(*layers, layer).train(encoder.training)
 
