@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from isolatent.files import DamagedFileError
 from isolatent.pairs.readers import Selection, read_observations
-from isolatent.pairs.readers.faults import UnreadableFileError
 from isolatent.pairs.readers.text_tables import sniff_dialect
 
 X = np.random.default_rng(0).normal(size=(30, 3)).round(6)
@@ -153,7 +153,7 @@ def test_ragged_lines_are_named(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n3\n4,5\n6,7,8\n")
     with pytest.raises(
-        UnreadableFileError, match=r"x\.csv is damaged: Expected 2 columns, got 1 in lin"
+        DamagedFileError, match=r"x\.csv is damaged: Expected 2 columns, got 1 in lin"
     ):
         read(path)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from isolatent.files import write_json
-from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
+from isolatent.files import DamagedFileError, write_json
+from isolatent.pairs.readers.faults import damaged_as
 
 if TYPE_CHECKING:
     from isolatent.pairs.readers import Observations, Selection
@@ -160,11 +160,9 @@ def _read_record(path: Path) -> dict[str, Any]:
     if not path.exists():  # of a model that Python saved
         return {}
     if path.stat().st_size > MAX_RECORD_BYTES:
-        raise UnreadableFileError(f"{path.name} is damaged: it is larger than any such file")
+        raise DamagedFileError(path.name, "it is larger than any such file")
     with damaged_as(path):
         record = json.loads(path.read_bytes())
     if not isinstance(record, dict) or record.get("format") != RECORD_FORMAT:
-        raise UnreadableFileError(
-            f"{path.name} is damaged: it must be an object of format {RECORD_FORMAT}"
-        )
+        raise DamagedFileError(path.name, f"it must be an object of format {RECORD_FORMAT}")
     return record

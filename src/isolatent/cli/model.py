@@ -30,8 +30,8 @@ from isolatent.cli.app import (
 from isolatent.cli.data_options import ArrayName, MaxMemory, Session, Time, model_selection
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
 from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
-from isolatent.files import atomic_write
-from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as
+from isolatent.files import DamagedFileError, atomic_write
+from isolatent.pairs.readers.faults import damaged_as
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -309,7 +309,7 @@ def report(
     elif results := read_results(directory):
         page = page_of_runs(results)
     else:
-        raise UnreadableFileError(f"{directory} is damaged: its experiments hold no results")
+        raise DamagedFileError(directory, "its experiments hold no results")
     write_report(target, page, overwrite=True)  # checked before
     printer(json)(f"wrote {target}")
     write_result(json, {"report": str(target)})

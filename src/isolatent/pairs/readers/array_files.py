@@ -12,8 +12,8 @@ from typing import IO, Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from isolatent.files import DamagedFileError
 from isolatent.pairs.readers.faults import (
-    UnreadableFileError,
     damaged_as,
     listed,
     nearest_name,
@@ -182,7 +182,7 @@ def read_npy(path: Path, selection: Selection) -> Contents:
         if file.read(4) == ZIP_MAGIC:
             raise ValueError(f"{path.name}: is an archive of arrays; rename it to .npz")
         if not _is_npy(path):
-            raise UnreadableFileError(f"{path.name} is damaged: it does not begin as .npy files do")
+            raise DamagedFileError(path.name, "it does not begin as .npy files do")
         file.seek(0)
         with damaged_as(path):
             _, dtype = _read_header(file)
@@ -224,9 +224,10 @@ class NpzStore:
         if dtype.hasobject:
             return Listed(shape, None)
         if start + math.prod(shape) * dtype.itemsize != member.file_size:
-            raise UnreadableFileError(
-                f"{self.path.name} is damaged: the size of {member.filename} is not that of an "
-                f"array of shape {shape} and dtype {dtype}"
+            raise DamagedFileError(
+                self.path.name,
+                f"the size of {member.filename} is not that of an array of shape {shape} and dtype "
+                f"{dtype}",
             )
         return Listed(shape, dtype)
 

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from isolatent.files import DamagedFileError
+
 __all__ = [
     "LineOf",
-    "UnreadableFileError",
     "damaged_as",
     "describe_rows",
     "joined",
@@ -27,10 +28,6 @@ MAX_LISTED = 8  # names listed in a message
 MAX_ROWS_LISTED = 5
 
 
-class UnreadableFileError(ValueError):
-    """Raised for a file that its library cannot read: it is truncated, or of another format."""
-
-
 @contextmanager
 def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn any error of a library that reads a file into one line that names the file.
@@ -42,11 +39,11 @@ def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
         >>> with damaged_as("folder/model.json"):
         ...     {}["format"]
         Traceback (most recent call last):
-        isolatent.pairs.readers.faults.UnreadableFileError: model.json is damaged: it lacks 'format'
+        isolatent.files.DamagedFileError: model.json is damaged: it lacks 'format'
     """
     try:
         yield
-    except (UnreadableFileError, MemoryError, ImportError):
+    except (DamagedFileError, MemoryError, ImportError):
         raise
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -56,7 +53,7 @@ def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
             reason = [f"it lacks {error}"]
         elif isinstance(error, RecursionError):
             reason = ["it is nested too deeply"]
-        raise UnreadableFileError(f"{Path(path).name} is damaged: {reason[0]}") from error
+        raise DamagedFileError(Path(path).name, reason[0]) from error
 
 
 def raise_faults(where: str, faults: Sequence[str]) -> None:

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from isolatent.files import DamagedFileError
 from isolatent.pairs.readers.array_files import Listed, contents_of
-from isolatent.pairs.readers.faults import UnreadableFileError, damaged_as, listed, unknown_name
+from isolatent.pairs.readers.faults import damaged_as, listed, unknown_name
 from isolatent.pairs.readers.selection import (
     Contents,
     Selection,
@@ -39,6 +40,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 MAX_ARRAYS = 10_000  # that are listed of a file
+REFUSED = "is refused: "  # a verdict on files that are whole
 SAFE_CODECS = {
     *("adler32", "bitround", "blosc", "bytes", "bz2", "crc32", "crc32c", "delta", "endian"),
     *("fixedscaleoffset", "fletcher32", "gzip", "lz4", "lzma", "packbits", "quantize", "shuffle"),
@@ -162,8 +164,8 @@ class MatlabStore:
             self.path, variable_names=[name], chars_as_strings=True, mat_dtype=False
         )[name]
         if values.dtype.hasobject or values.dtype.names:
-            raise UnreadableFileError(
-                f"{self.path.name}: {name!r} holds objects, which are not read"
+            raise DamagedFileError(
+                self.path.name, f"{name!r} holds objects, which are not read", REFUSED
             )
         return np.char.rstrip(values) if values.dtype.kind == "U" else np.asarray(values)
 
@@ -320,9 +322,10 @@ class ZarrStore:
             for name, array in self._arrays.items():
                 unknown = {*_codecs(array.metadata.to_dict())} - SAFE_CODECS
                 if unknown:
-                    raise UnreadableFileError(
-                        f"{path.name}: {name!r} has codecs that are not allowed, since they may "
-                        f"run code: {', '.join(sorted(unknown))}"
+                    raise DamagedFileError(
+                        path.name,
+                        f"{name!r} has codecs that may run code: {', '.join(sorted(unknown))}",
+                        REFUSED,
                     )
             self.arrays = {name: _zarr_listed(array) for name, array in self._arrays.items()}
 

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from isolatent.files import DamagedFileError
 from isolatent.pairs.readers.faults import (
     LineOf,
-    UnreadableFileError,
     damaged_as,
     describe_rows,
     listed,
@@ -203,7 +203,7 @@ def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect]:
     with path.open("rb") as file:
         sample = file.read(SAMPLE_BYTES)
     if not sample.strip():
-        raise UnreadableFileError(f"{path.name} is damaged: it is empty")
+        raise DamagedFileError(path.name, "it is empty")
     check_memory(path.name, path.stat().st_size, selection)
     dialect = sniff_dialect(sample)
     # Ids are read as text, so that 01 and 1 are different sessions.
@@ -213,7 +213,7 @@ def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect]:
         return _parse(path, dialect, as_text), dialect
     except (arrow.ArrowInvalid, UnicodeError) as error:
         if faults := _ragged_lines(path, dialect):
-            raise UnreadableFileError(f"{path.name} is damaged: {faults}") from error
+            raise DamagedFileError(path.name, faults) from error
         if "conversion error" not in str(error) and "UTF8" not in str(error):
             with damaged_as(path):
                 raise
