@@ -16,7 +16,7 @@ def pairs_of(parts):
     source = iso.ArrayPairs(*parts)
     half = N // 2
     batches = [iso.Batch(*(p[rows] for p in parts)) for rows in (slice(half), slice(half, N))]
-    return HeldOut(source, *batches, N)
+    return HeldOut(source, *batches, N, source)
 
 
 class FirstColumns(torch.nn.Module):

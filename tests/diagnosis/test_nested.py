@@ -15,7 +15,8 @@ def held_out(width):
     generator = torch.Generator().manual_seed(0)
     world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(width), iso.Identity(), seed=0)
     parts = [iso.Batch(*world.sample_pairs(n, generator)) for n in (4000, 4000)]
-    return HeldOut(iso.ArrayPairs(parts[0].x, parts[0].x_pos), *parts, 8000)
+    source = iso.ArrayPairs(parts[0].x, parts[0].x_pos)
+    return HeldOut(source, *parts, 8000, source)
 
 
 def checks_of(loss, width=0.1):

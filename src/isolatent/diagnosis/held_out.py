@@ -34,12 +34,14 @@ class HeldOut:
         fitting: Some of them.
         testing: The pairs to test with.
         n_pairs: Number of all pairs; None if they are endless.
+        whole: Source of all pairs.
     """
 
     source: PairSource
     fitting: Batch
     testing: Batch
     n_pairs: int | None
+    whole: PairSource
 
 
 def source_of(model: ContrastiveICA, x: Any, x_pos: Any, groups: Any = None) -> PairSource:
@@ -65,7 +67,7 @@ def source_of(model: ContrastiveICA, x: Any, x_pos: Any, groups: Any = None) -> 
 def hold_pairs_out(model: ContrastiveICA, source: PairSource, seed: int) -> HeldOut:
     """Split pairs into those to train with and those to test with."""
     generator = Generator().manual_seed(seed)
-    n_pairs = None
+    n_pairs, whole = None, source
     rest: Any = source
     if isinstance(source, FinitePairSource):
         n_pairs = len(source)
@@ -83,7 +85,7 @@ def hold_pairs_out(model: ContrastiveICA, source: PairSource, seed: int) -> Held
             f"x must have {int(np.prod(model._window_shape))} features, as model was fitted with, "
             f"got {width}"
         )
-    return HeldOut(source, fitting, testing, n_pairs)
+    return HeldOut(source, fitting, testing, n_pairs, whole)
 
 
 def _draw(source: Any, most: int, generator: Generator) -> Batch:

@@ -15,7 +15,7 @@ from isolatent.diagnosis.held_out import HeldOut, encode, refit
 from isolatent.diagnosis.verdict import ExpectedScore
 from isolatent.evaluation import linear_r2, mcc
 from isolatent.inference import encode_chunks
-from isolatent.pairs import ArrayPairs
+from isolatent.pairs import ArrayPairs, SeriesPairs
 from isolatent.theory import Beliefs
 from isolatent.training import ContrastiveICA
 from isolatent.worlds import Box, GeneralizedNormal, Sphere, Uniform, VonMisesFisher
@@ -28,6 +28,7 @@ LEAST_MARGIN = 0.01  # of the interval around the score of one rehearsal
 RANGE = (0.001, 0.999)  # quantiles of codes that are taken for the ends of a box
 LARGEST_CONCENTRATION = 1e4
 SCORED = 4096
+MOST_ROWS = 100_000  # of a recording
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def latents_of(model: ContrastiveICA, pairs: HeldOut) -> Latents:
     """Return the latents of the declared world, with the parameters that fit the codes.
 
     Without a declared space, with a marginal that is not uniform, and where steps are relaxed, the
-    codes of the pairs themselves are drawn.
+    codes of the pairs themselves are drawn; of a recording they keep their order.
     """
     parts = [encode(model.encoder_, part) for part in (pairs.fitting, pairs.testing)]
     h, h_pos = (torch.cat(halves).cpu() for halves in zip(*parts, strict=True))
@@ -134,7 +135,9 @@ def rehearse(model: ContrastiveICA, pairs: HeldOut, decoder: Decoder, seed: int)
     generator = Generator().manual_seed(seed)
     z = latents.sample(SCORED, generator)[0]
     x = decoder.observe(z, generator, noise)
-    if pairs.n_pairs is not None:
+    if latents.parts is None and isinstance(pairs.whole, SeriesPairs):
+        source = _rehearse_recording(model, pairs.whole, decoder, generator, noise)
+    elif pairs.n_pairs is not None:
         parts = source.sample(pairs.n_pairs, generator)
         source = ArrayPairs(*(part.numpy() for part in parts))
         source.ordered = getattr(pairs.source, "ordered", True)
@@ -145,6 +148,24 @@ def rehearse(model: ContrastiveICA, pairs: HeldOut, decoder: Decoder, seed: int)
     margin = max(LEAST_MARGIN, (1 - score) / 2)
     below = (NOISY_MARGIN if noise else 1.0) * margin
     return ExpectedScore(score, max(0.0, score - below), min(1.0, score + margin), metric)
+
+
+def _rehearse_recording(
+    model: ContrastiveICA,
+    recording: SeriesPairs,
+    decoder: Decoder,
+    generator: Generator,
+    noise: bool,
+) -> SeriesPairs:
+    """Return a recording whose factors are the codes of another one, row by row.
+
+    Pairs drawn from it one by one would have neither its time scales nor their axes.
+    """
+    rows, session = recording.rows(MOST_ROWS)
+    codes = encode_chunks(model.encoder_, rows).cpu()
+    x = decoder.observe(codes, generator, noise)
+    lags = (recording.shortest, recording.longest)
+    return SeriesPairs(x.numpy(), lag=lags, groups=session)
 
 
 def _score(z: np.ndarray[Any, Any], codes: np.ndarray[Any, Any], metric: str) -> float:

@@ -1,0 +1,33 @@
+"""The rehearsal: the same fit on a world whose factors are known."""
+
+import numpy as np
+
+import isolatent as iso
+from isolatent.diagnosis.controls import Decoder
+from isolatent.diagnosis.held_out import hold_pairs_out, source_of
+from isolatent.diagnosis.rehearsal import rehearse
+
+RECIPE = iso.Recipe(max_steps=300, batch_size=256, warmup=20)
+
+
+def relaxing_factors(rows, rng):
+    decay = np.array([0.98, 0.6])
+    z = np.zeros((rows, 2))
+    for t in range(1, rows):
+        z[t] = decay * z[t - 1] + np.sqrt(1 - decay**2) * rng.normal(size=2)
+    return z
+
+
+def test_axes_by_dynamics_are_found_again_in_the_rehearsal_of_a_recording():
+    rng = np.random.default_rng(0)
+    z = relaxing_factors(3000, rng)
+    x = np.tanh(0.3 * z @ rng.normal(size=(2, 6)))
+    model = iso.ContrastiveICA(2, recipe=RECIPE, random_state=0).fit(x)
+    assert model.axes_.method == "dynamics"
+    true_score = iso.mcc(z, model.transform(x))
+    pairs = hold_pairs_out(model, source_of(model, x, None), seed=0)
+    decoder = Decoder.fit(model.encoder_, pairs, model.head_, 0)
+    expected = rehearse(model, pairs, decoder, seed=1)
+    assert expected.metric == "mcc"
+    assert true_score > 0.97
+    assert abs(expected.value - true_score) < 0.03
