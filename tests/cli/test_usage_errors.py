@@ -90,7 +90,7 @@ BAD = [
     ("fit {d}/x.npy --relax pairing,,marginal", "--relax must be one of 'pairing'"),
     ("fit {d}/x.npy --relax pairing,pairing", "--relax must not name a relaxation twice"),
     ("fit {d}/x.npy --relax dynamics --lag 2", "such as --lag 2:2, got --lag 2, which"),
-    ("fit {d}/x.npy --log tensorboard", "--log must be one of 'csv'"),
+    ("fit {d}/x.npy --log wandb", "--log must be one of 'csv', 'tensorboard'"),
     ("fit {d}/x.npy --precision 16", "--precision must be one of '32', 'bf16-mixed'"),
     ("fit {d}/x.npy --accelerator tpu", "--accelerator must be one of 'auto', 'cpu', 'cuda'"),
     ("fit {d}/x.npy --devices 0", "--devices must be an integer >= 1, got 0"),

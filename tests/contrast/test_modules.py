@@ -42,6 +42,7 @@ from isolatent.encoders import (
     PaperMLP,
     PooledEncoder,
     PrincipalAxes,
+    ProjectedEncoder,
     RecordingEncoders,
     ResidualEncoder,
     SphereHead,
@@ -86,7 +87,8 @@ ON_CODES = [
 ]
 WITHOUT_ARGUMENTS = [lambda: Pairing(), lambda: FactorScale(N)]
 ON_IMAGES = [
-    *[lambda: ConvEncoder(N), lambda: PooledEncoder(N), lambda: ResidualEncoder(N, channels=1)]
+    *[lambda: ConvEncoder(N), lambda: PooledEncoder(N), lambda: ResidualEncoder(N, channels=1)],
+    lambda: ProjectedEncoder(N, 1, (8, 16), n_features=16),
 ]
 ALL = [
     *[*SIMILARITIES, *LOSSES, *ON_CODES, *ON_IMAGES, *WITHOUT_ARGUMENTS],

@@ -274,7 +274,7 @@ def test_all_codes_as_a_matrix_of_changes(axes):
 
 
 def test_images_along_codes(images, axes, monkeypatch):
-    monkeypatch.setattr("isolatent.diagnosis.controls.DECODER_STEPS", 4)
+    monkeypatch.setattr("isolatent.training.decoder.DECODER_STEPS", 4)
     model, x = images
     ax = plot.traversal(model, x, ax=axes)
     height = x.shape[-1]

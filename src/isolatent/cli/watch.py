@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isolatent.checks import check_real
-from isolatent.cli.app import REPORT_FILE, app, interruptible
+from isolatent.cli.app import (
+    REPORT_FILE,
+    JsonOutput,
+    app,
+    check_json,
+    interruptible,
+    printer,
+    write_result,
+)
 
 if TYPE_CHECKING:
     from isolatent.training import Step
@@ -30,9 +38,12 @@ def watch(
     once: Annotated[
         bool, typer.Option("--once", help="Write the page once, without waiting for the end.")
     ] = False,
+    json: JsonOutput = None,
 ) -> None:
     """Keep the report of a running fit current."""
     check_real("--pause", pause, above=0)
+    check_json(json, overwrite=False)
+    say = printer(json)
     if not out.is_dir():
         raise FileNotFoundError(f"OUT: {out} is not a directory")
     from isolatent.report import is_report, page_of_training, write_report
@@ -43,7 +54,7 @@ def watch(
         raise FileExistsError(f"OUT: {page} was not written by isolatent; move it first")
     if once and not checkpoints.steps():
         raise FileNotFoundError(f"OUT: {out / 'checkpoints'} holds no checkpoint")
-    typer.echo(f"open {page} in a browser: it follows the training")
+    say(f"open {page} in a browser: it follows the training")
     while not _is_finished(out, checkpoints):
         steps = _read_steps(checkpoints)
         if steps and steps[-1].number != shown:
@@ -52,9 +63,12 @@ def watch(
             refresh = None if once else max(pause, LEAST_REFRESH)
             write_report(page, content, overwrite=True, refresh=refresh)
         if once:
-            return
+            break
         time.sleep(pause)
-    typer.echo(f"finished: {out} holds a model")
+    else:
+        say(f"finished: {out} holds a model")
+    finished = _is_finished(out, checkpoints)
+    write_result(json, {"report": str(page), "steps": max(shown, 0), "finished": finished})
 
 
 def _is_finished(out: Path, checkpoints: Checkpoints) -> bool:

@@ -233,10 +233,10 @@ class PosteriorInfoNCE(nn.Module):
         self.n = check_integer("n", n, at_least=2 if geometry == "sphere" else 1)
         self.n_inputs = posterior_size(n, geometry)
         self.potential, self.potential_pos, self.symmetric = potential, potential_pos, symmetric
-        start = torch.as_tensor(step, dtype=torch.float32)
+        start = torch.as_tensor(step, dtype=torch.float32, device="cpu")  # its values are checked
         if start.ndim > 1 or start.numel() not in (1, self.n_inputs - n) or bool((start < 0).any()):
             raise ValueError(f"step must be one number >= 0, or one for each free code, got {step}")
-        self.register_buffer("step", start.expand(self.n_inputs - n).clone())
+        self.register_buffer("step", torch.empty(self.n_inputs - n).copy_(start))
 
     @property
     def noise(self) -> str:

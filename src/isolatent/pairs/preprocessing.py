@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Mismatch", "find_mismatch"]
 
-MOST_ROWS = 4096
+MOST_ROWS, MOST_VALUES = 4096, 2**19  # of either side
 FEWEST_COMPARED = 50  # with fewer nothing is beyond chance
 LARGEST_SLOPE = 1.2  # of a regression, from which one side cannot be the other one plus noise
 LARGEST_SHIFT = 0.5  # of means, in standard deviations
@@ -51,8 +51,8 @@ def find_mismatch(x: NDArray[Any], x_pos: NDArray[Any]) -> Mismatch | None:
     that depend on their neighbours. A difference must show in nearly all blocks of neighbouring
     rows, since a few extreme rows have a large part in the moments of heavy tails.
 
-    Images are compared by the means of their channels. At most 4 096 pairs are looked at, and fewer
-    than 50 say nothing.
+    Images are compared by the means of their channels. At most 4 096 pairs are looked at, or
+    fewer with many columns, and fewer than 50 say nothing.
 
     Args:
         x: Observations (N, ...).
@@ -68,8 +68,9 @@ def find_mismatch(x: NDArray[Any], x_pos: NDArray[Any]) -> Mismatch | None:
     if len(x) < FEWEST_COMPARED:
         return None
     # Consecutive rows in blocks, so that the dependence of neighbours shows in standard errors.
-    step = max(1, len(x) // MOST_ROWS)
-    rows = [np.asarray(part[::step][:MOST_ROWS], np.float64) for part in (x, x_pos)]
+    most = min(MOST_ROWS, max(FEWEST_COMPARED, MOST_VALUES // max(1, x[0].size)))
+    step = max(1, len(x) // most)
+    rows = [np.asarray(part[::step][:most], np.float64) for part in (x, x_pos)]
     a, b = (_columns(part) for part in rows)
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return None

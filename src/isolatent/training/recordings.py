@@ -222,7 +222,7 @@ class RecordingEstimator(NetworkEstimator):
         X, groups, times = _stack(X, groups, times)
         X, groups, times = take_columns(X, groups, times)
         vectors = isinstance(self.encoder, str) and self.encoder not in IMAGE_ENCODERS
-        if vectors and np.ndim(X) == 3:
+        if vectors and len(getattr(X, "shape", ())) == 3:
             X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asanyarray(X)
             return stack_trials(X, groups, times)
         return X, groups, times
