@@ -194,10 +194,7 @@ def test_where_factors_may_be_lost(loss, beliefs, expected):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (
-            lambda: build_encoder("deeper", (4,), Beliefs(), 3),
-            "encoder must be one of 'mlp', 'pape",
-        ),
+        (lambda: build_encoder("big", (4,), Beliefs(), 3), "encoder must be one of 'mlp', 'deep'"),
         (lambda: build_loss("nll", Beliefs(), 3), "loss must be one of 'infonce'"),
         (lambda: build_loss("nce", Beliefs(), 3, "some"), "potentials must be one of 'none'"),
         (lambda: build_encoder("mlp", (1, 8, 8), Beliefs(), 3), r"shape \(N, features\) for enc"),
