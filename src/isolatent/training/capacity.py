@@ -15,6 +15,8 @@ MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default percep
 SMALL_BATCHES = (64, 256)
 BATCHES_PER_EPOCH = 32
 REGULARISED_RATE, REGULARISED_EPOCHS, REGULARISED_STEPS = 4e-2, 300, 10_000
+# Much dropout is noise enough: with small steps and small batches on top networks stay worse.
+MUCH_DROPOUT, DROPOUT_BATCH, DROPOUT_EPOCHS = 0.3, 256, 600
 LINEAR_STEPS = 2000  # of a linear encoder
 
 
@@ -59,19 +61,20 @@ class Start(NamedTuple):
 
     def recipe(self, recipe: Recipe, n_pairs: int) -> Recipe:
         """Return the settings for this capacity: small batches if it is regularised."""
-        if self.capacity == LINEAR:
-            return replace(recipe, max_steps=min(recipe.max_steps, LINEAR_STEPS))
+        if self.capacity is None or self.capacity == LINEAR:
+            steps = recipe.max_steps if self.capacity is None else LINEAR_STEPS
+            return replace(recipe, max_steps=min(recipe.max_steps, steps))
         if not self.is_regularised:
             return recipe
-        low, high = SMALL_BATCHES
-        batch_size = min(recipe.batch_size, max(low, min(high, n_pairs // BATCHES_PER_EPOCH)))
-        steps = min(REGULARISED_STEPS, REGULARISED_EPOCHS * n_pairs // batch_size)
-        return replace(
-            recipe,
-            batch_size=batch_size,
-            learning_rate=REGULARISED_RATE,
-            max_steps=min(recipe.max_steps, steps),
-        )
+        if self.capacity.dropout >= MUCH_DROPOUT:
+            size, epochs, rate = DROPOUT_BATCH, DROPOUT_EPOCHS, recipe.learning_rate
+        else:
+            low, high = SMALL_BATCHES
+            size = max(low, min(high, n_pairs // BATCHES_PER_EPOCH))
+            epochs, rate = REGULARISED_EPOCHS, REGULARISED_RATE
+        size = min(recipe.batch_size, size)
+        steps = min(REGULARISED_STEPS, epochs * n_pairs // size, recipe.max_steps)
+        return replace(recipe, batch_size=size, learning_rate=rate, max_steps=steps)
 
 
 DEFAULT_START = Start()

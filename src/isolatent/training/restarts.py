@@ -25,7 +25,13 @@ __all__ = [
 
 FEW_PAIRS = 50_000  # with fewer the default network may overfit
 OVERFITTED = 0.1  # nats that a short run loses on held-out pairs, from which on others are tried
-CAPACITIES = (Capacity(32, 0.0, 6.0), Capacity(32, 0.1, 3.0), LINEAR)
+CAPACITIES = (
+    Capacity(24, 0.0, 6.0),
+    Capacity(32, 0.0, 6.0),
+    Capacity(32, 0.1, 3.0),
+    Capacity(64, 0.3, 3.0),
+    LINEAR,
+)
 LARGER, ENOUGH_FOR_LARGER = Capacity(128, 0.0, 3.0), 8000  # it is ahead at first, with fewer too
 # A decoder that also reconstructs many unpaired observations can weigh more.
 UNPAIRED_CAPACITIES = (Capacity(64, 0.0, 3.0), Capacity(128, 0.0, 40.0), Capacity(64, 0.1, 12.0))
@@ -63,7 +69,8 @@ def choose_start(
 
     Without enough pairs to hold some out there is nothing to compare, and fewer than 100 pairs get
     a linear encoder. Otherwise the default network comes first. If it overfits few pairs, the
-    :data:`CAPACITIES` are compared.
+    :data:`CAPACITIES` are compared. A linear encoder is taken only if it is also better than the best
+    network that was trained to the end, since a network learns long after its short run.
     Then the best one is started from other weights: ``n_init`` times in all, or, if that is None,
     twice, and twice more where the two disagree by more than 0.02 nats. A short run minimises
     InfoNCE as declared: a saturated loss, or relaxations, would make the losses of two runs
@@ -99,9 +106,12 @@ def choose_start(
         larger = [LARGER] if n_pairs >= ENOUGH_FOR_LARGER else []
         for capacity in [*capacities, *larger]:
             run(Start(capacity), steps)
+    if best().capacity == LINEAR:  # whose short run is complete, unlike those of networks
+        steps = recipe.max_steps
+        run(min(losses.keys() - {best()}, key=lambda start: losses[start]), steps)
+        if n_init is None:
+            return best()
     chosen = best()
-    if n_init is None and chosen.capacity == LINEAR:
-        return chosen
     runs = INITIAL_RUNS if n_init is None else n_init
     for number in range(1, runs):
         run(Start(chosen.capacity, seed + number), steps)
