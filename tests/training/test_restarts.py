@@ -64,6 +64,26 @@ def test_other_capacities_are_compared_where_the_network_overfits(monkeypatch):
     assert {start.capacity for start in many} == {None}
 
 
+@pytest.mark.parametrize(("complete", "expected"), [(1.0, Capacity(32, 0.1, 3.0)), (3.0, LINEAR)])
+def test_a_linear_encoder_is_taken_only_if_a_complete_network_is_worse(
+    monkeypatch, complete, expected
+):
+    """A linear encoder is complete after its short run, and ahead of networks then."""
+
+    def loss_and_gap(run, seed):
+        recipe, start = run
+        if start.capacity == LINEAR:
+            return 2.0, 0.0
+        if recipe.max_steps > restarts.SHORT_RUN_OF_FEW:
+            return complete, 1.0
+        return (2.5 if start.capacity == Capacity(32, 0.1, 3.0) else 2.6), 1.0
+
+    monkeypatch.setattr(restarts, "_train_briefly", loss_and_gap)
+    source = iso.ArrayPairs(*pairs_of(2000, layers=0))
+    chosen = choose_start(lambda *run: run, RECIPE, 0, source, None)
+    assert chosen == Start(expected)
+
+
 def test_regularised_networks_train_for_as_many_epochs_whatever_the_number_of_pairs():
     start = Start(Capacity(32, 0.0, 6.0))
     for n_pairs in (3000, 4000, 6000):
