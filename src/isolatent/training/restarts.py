@@ -69,8 +69,8 @@ def choose_start(
 
     Without enough pairs to hold some out there is nothing to compare, and fewer than 100 pairs get
     a linear encoder. Otherwise the default network comes first. If it overfits few pairs, the
-    :data:`CAPACITIES` are compared. A linear encoder is taken only if it is also better than the best
-    network that was trained to the end, since a network learns long after its short run.
+    :data:`CAPACITIES` are compared. A linear encoder is taken only if it is also better than the
+    best network that was trained to the end, since a network learns long after its short run.
     Then the best one is started from other weights: ``n_init`` times in all, or, if that is None,
     twice, and twice more where the two disagree by more than 0.02 nats. A short run minimises
     InfoNCE as declared: a saturated loss, or relaxations, would make the losses of two runs
