@@ -79,7 +79,7 @@ class Support(NamedTuple):
         if self.is_null:
             return (
                 f"pairs were found to share only {self.information:.3f} ± {self.error:.3f} nats, "
-                f"shuffled ones {self.chance:.3f}: nothing to find. Either they are unrelated, or "
+                f"shuffled ones {max(0.0, self.chance):.3f}: nothing to find. Either they are unrelated, or "
                 "the encoder did not learn what they share; do not trust the codes"
             )
         if self.information < NO_INFORMATION:
@@ -109,7 +109,7 @@ class Support(NamedTuple):
             linear += ", so the network gains next to nothing over it"
         return (
             f"held-out pairs share {self.information:.2f} ± {self.error:.2f} nats, shuffled ones "
-            f"{self.chance:.2f}, training pairs {self.training:.2f}{linear} (batches of "
+            f"{max(0.0, self.chance):.2f}, training pairs {self.training:.2f}{linear} (batches of "
             f"{self.batch_size})"
         )
 
