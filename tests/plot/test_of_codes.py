@@ -38,7 +38,7 @@ def test_codes_of_a_recording_by_session(recording, axes):
     first, second = points(ax)
     assert np.allclose(first, codes[usable & (groups == "first")][:, ::-1])
     assert np.allclose(second, codes[usable & (groups == "second")][:, ::-1])
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("code 2", "code 1")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("code 1", "code 0")
     legend = ax.get_legend()
     assert legend.get_title().get_text() == "session"
     assert [text.get_text() for text in legend.get_texts()] == ["first", "second"]
@@ -63,7 +63,7 @@ def test_three_codes_in_three_dimensions(pairs, axes_3d):
     ax = plot.codes(model, x, ax=axes_3d)
     codes = model.transform(x)
     assert np.allclose(ax.collections[0]._offsets3d, codes.T)
-    assert ax.get_zlabel() == "code 3"
+    assert ax.get_zlabel() == "code 2"
     new = plot.codes(codes, components=(2, 0, 1))
     assert np.allclose(new.collections[0]._offsets3d, codes[:, [2, 0, 1]].T)
     mpl.pyplot.close(new.figure)
@@ -155,7 +155,7 @@ def test_sessions_over_time_have_gaps_and_colours(recording, axes):
     ax = plot.over_time(model, x, groups=groups, ax=axes)
     codes = model.transform(x, groups=groups)
     assert len(ax.lines) == 4
-    assert labels(ax.yaxis) == ["code 1", "code 2"]
+    assert labels(ax.yaxis) == ["code 0", "code 1"]
     for number, line in enumerate(ax.lines):
         rows, k = slice(150 * (number // 2), 150 * (number // 2) + 150), number % 2
         middle = (np.nanmin(codes[:, k]) + np.nanmax(codes[:, k])) / 2
@@ -175,7 +175,7 @@ def test_one_code_over_time_keeps_its_unit(axes):
     (line,) = ax.lines
     assert np.array_equal(line.get_ydata(), codes[:, 1])
     assert np.array_equal(line.get_xdata(), times)
-    assert (ax.get_ylabel(), ax.get_xlabel(), line.get_linewidth()) == ("code 2", "time", 3)
+    assert (ax.get_ylabel(), ax.get_xlabel(), line.get_linewidth()) == ("code 1", "time", 3)
 
 
 def test_recordings_in_a_list_are_sessions(axes):
@@ -233,7 +233,7 @@ def test_codes_against_factors(recording, axes):
     usable = np.isfinite(codes).all(axis=1)
     drawn = np.asarray(ax.images[0].get_array())
     expected = np.abs(np.corrcoef(z[usable].T, codes[usable].T)[:2, 2:])
-    order = [int(name.split()[1]) - 1 for name in labels(ax.xaxis)]
+    order = [int(name.split()[1]) for name in labels(ax.xaxis)]
     assert np.allclose(drawn, expected[:, order])
     assert np.trace(drawn) >= np.trace(drawn[:, ::-1])
     assert texts(ax) == [f"{value:.2f}" for value in drawn.ravel()]
@@ -270,7 +270,7 @@ def test_all_codes_as_a_matrix_of_changes(axes):
     assert drawn[1, 1] > 2
     assert drawn[1, 2] < -2
     assert ax.images[0].get_clim() == (-np.abs(drawn).max(), np.abs(drawn).max())
-    assert labels(ax.yaxis) == ["code 1", "code 2"]
+    assert labels(ax.yaxis) == ["code 0", "code 1"]
 
 
 def test_images_along_codes(images, axes, monkeypatch):
@@ -279,7 +279,7 @@ def test_images_along_codes(images, axes, monkeypatch):
     ax = plot.traversal(model, x, ax=axes)
     height = x.shape[-1]
     assert ax.images[0].get_array().shape == (2 * height, 9 * height)
-    assert labels(ax.yaxis) == ["code 1", "code 2"]
+    assert labels(ax.yaxis) == ["code 0", "code 1"]
 
 
 def test_the_decoder_of_a_model_is_used(axes):

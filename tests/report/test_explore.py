@@ -33,10 +33,10 @@ def test_axes_are_chosen_by_menus():
     assert trace.type == "scattergl"
     assert close(trace.x, z[:, 2])
     assert close(trace.y, z[:, 0])
-    assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("code 3", "code 1")
-    change, layout = menu(figure, "y")["y: code 2"].args
+    assert (figure.layout.xaxis.title.text, figure.layout.yaxis.title.text) == ("code 2", "code 0")
+    change, layout = menu(figure, "y")["y: code 1"].args
     assert close(change["y"][0], z[:, 1])
-    assert layout == {"yaxis.title.text": "code 2"}
+    assert layout == {"yaxis.title.text": "code 1"}
 
 
 def test_three_dimensions_have_no_menus_of_axes():
@@ -45,7 +45,7 @@ def test_three_dimensions_have_no_menus_of_axes():
     (trace,) = figure.data
     assert trace.type == "scatter3d"
     assert close(trace.z, z[:, 1])
-    assert figure.layout.scene.zaxis.title.text == "code 2"
+    assert figure.layout.scene.zaxis.title.text == "code 1"
     assert [one.name for one in figure.layout.updatemenus] == ["colour"]
 
 
@@ -67,7 +67,7 @@ def test_colours_are_chosen_by_a_menu():
     colour = buttons["speed"].args[0]["marker.color"][0]
     assert colour[0] is None
     assert close(colour[1:], speed[1:])
-    assert close(buttons["code 3"].args[0]["marker.color"][0], z[:, 2])
+    assert close(buttons["code 2"].args[0]["marker.color"][0], z[:, 2])
     assert figure.data[0].customdata[39] == "row 39, session a, time 2024-02-09"
     assert "<script" not in figure.to_json()
 

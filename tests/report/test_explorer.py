@@ -48,7 +48,7 @@ def test_colours_are_those_of_rows_sessions_columns_and_codes(codes):
     groups = np.repeat(["b", "a"], 250)
     data = explorer(codes, {"speed": column}, groups=groups).data
     given = {one["name"]: one for one in data["colourings"]}
-    assert list(given) == ["row", "session", "speed", "code 1", "code 2", "code 3"]
+    assert list(given) == ["row", "session", "speed", "code 0", "code 1", "code 2"]
     assert given["session"]["labels"] == ["b", "a"]
     assert decode(given["session"]["values"]).tolist() == [0] * 250 + [1] * 250
     speed, levels = given["speed"], decode(given["speed"]["values"]).astype(float)
@@ -110,7 +110,7 @@ def test_a_decoder_of_images_gives_a_strip_for_each_code():
     images[:, 0, 3:] = z[:, 1, None, None]
     rows = encode_rows(z)
     (strips,) = factor_lines_blocks(Section("s", changes=traversal_data(rows, images)), "a")
-    assert [strip.name for strip in strips.strips] == ["Code 1", "Code 2"]
+    assert [strip.name for strip in strips.strips] == ["Code 0", "Code 1"]
     first, second = (
         np.asarray(Image.open(io.BytesIO(base64.b64decode(strip.png)))) for strip in strips.strips
     )

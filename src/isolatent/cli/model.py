@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
 
 CODE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
+PAGE_SUFFIXES = (".html", ".htm")
 CONFIDENCE_LEVEL = 0.95
 RESULTS_DEPTH = 4  # levels of directories in which results are looked for
 MAX_ENTRIES = 20_000  # that are looked at before a folder is taken to hold other things
@@ -272,6 +273,8 @@ def report(
         )
     check_json(json, overwrite)
     target = directory / REPORT_FILE if out is None else out
+    if target.suffix.lower() not in PAGE_SUFFIXES:
+        raise ValueError(f"--out must end in .html, got {target}")  # and cannot replace data
     if not (out is None and target.exists()):
         check_writable("--out", target, overwrite)
     if not is_model and not holds_results(directory):

@@ -154,10 +154,12 @@ def _compare_models(second: ContrastiveICA, pairs: HeldOut, metric: str, seed: i
         seed=seed,
     )
     broken = [check.key for check in checks if check.status == CONTRADICTED]
-    options: dict[str, Any] = {"steps": steps, "metric": metric, "seed": seed}
+    options: dict[str, Any] = {"metric": metric, "seed": seed}
     checks += check_alternatives(second, pairs, broken, **options)
     if isinstance(second.loss, str) and isinstance(second.encoder, str):
-        stationary = check_stationarity(second, base_of(second, broken), pairs, **options)
+        stationary = check_stationarity(
+            second, base_of(second, broken), pairs, steps=steps, **options
+        )
         checks += [] if stationary is None else [stationary]
     return checks
 

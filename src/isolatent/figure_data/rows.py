@@ -134,7 +134,7 @@ def _with_rows(
         times = _column("times", times, len(codes))
         if times.dtype.kind not in "fiuM":
             raise TypeError(f"times must be numbers or datetime64, got dtype {times.dtype}")
-    labels = tuple(f"code {k + 1}" for k in range(codes.shape[1]))
+    labels = tuple(f"code {k}" for k in range(codes.shape[1]))
     return EncodedRows(codes, labels, sessions, names, times, related, head)
 
 

@@ -80,7 +80,7 @@ def codes(
         >>> z = np.random.default_rng(0).normal(size=(100, 2))
         >>> ax = codes(z, colour=z[:, 0], colour_name="speed", ax=Figure().subplots())
         >>> ax.get_xlabel(), ax.get_ylabel()
-        ('code 1', 'code 2')
+        ('code 0', 'code 1')
 
     .. image:: gallery/codes.png
     """
@@ -195,7 +195,7 @@ def over_time(
         >>> t = np.arange(100) / 10
         >>> ax = over_time(np.stack([np.sin(t), np.cos(t)], 1), times=t, ax=Figure().subplots())
         >>> [label.get_text() for label in ax.get_yticklabels()], len(ax.lines)
-        (['code 1', 'code 2'], 2)
+        (['code 0', 'code 1'], 2)
 
     .. image:: gallery/over_time.png
     """
@@ -287,7 +287,7 @@ def against_factors(
         >>> z = np.random.default_rng(0).normal(size=(100, 2))
         >>> ax = against_factors(-z[:, ::-1], factors=z, ax=Figure().subplots())
         >>> [label.get_text() for label in ax.get_xticklabels()]
-        ['code 2', 'code 1']
+        ['code 1', 'code 0']
 
     .. image:: gallery/against_factors.png
     """

@@ -61,7 +61,7 @@ def explore(
         >>> z = np.random.default_rng(0).normal(size=(50, 3))
         >>> figure = explore(z, columns={"speed": z[:, 0]})
         >>> [button.label for button in figure.layout.updatemenus[0].buttons]
-        ['row', 'speed', 'code 1', 'code 2', 'code 3']
+        ['row', 'speed', 'code 0', 'code 1', 'code 2']
     """
     from plotly import graph_objects  # a second to import
 

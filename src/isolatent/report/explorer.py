@@ -67,7 +67,7 @@ def codes_blocks(section: Section, anchor: str) -> Iterator[Block]:
 def _describe_ranges(codes: Any) -> str:
     low, high = np.nanmin(codes, axis=0), np.nanmax(codes, axis=0)
     listed = (
-        f"code {k + 1} from {low[k]:.3g} to {high[k]:.3g}" for k in range(min(len(low), MAX_CURVES))
+        f"code {k} from {low[k]:.3g} to {high[k]:.3g}" for k in range(min(len(low), MAX_CURVES))
     )
     return f"Ranges: {', '.join(listed)}."
 

@@ -76,7 +76,9 @@ class FittedClaims(ContrastiveParameters):
             with random_stream(Generator()), layers_from_stream():  # its weights are not kept
                 loss = build_objective(loss, declared, self.n_components, self.potentials, relaxed)
         head = None if isinstance(self.encoder, nn.Module) else declared.head
-        return guarantee_of(declared, loss, head=head, n_components=self.n_components)
+        return self._assumed(
+            guarantee_of(declared, loss, head=head, n_components=self.n_components)
+        )
 
     def guarantee_for(self, world: Any) -> Guarantee:
         """Return what may be claimed if the data come from a given world.

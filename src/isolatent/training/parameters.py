@@ -234,8 +234,10 @@ class ContrastiveParameters(RecordingEstimator):
         if reset and array.ndim == 2 and not isinstance(array, np.memmap):
             constant = np.flatnonzero(np.fmax.reduce(array) == np.fmin.reduce(array))  # not of NaN
             if len(constant):
-                names = getattr(self, "feature_names_in_", np.arange(array.shape[1]))[constant]
-                raise ValueError(f"X must vary in every column, but {[*names]} are constant")
+                names = getattr(self, "feature_names_in_", np.arange(array.shape[1]))[
+                    constant
+                ].tolist()
+                raise ValueError(f"X must vary in every column, but {names} are constant")
         if self.counts and not isinstance(array, np.memmap) and (array < 0).any():
             raise ValueError(f"X must not be negative with counts=True, got {np.nanmin(array):g}")
         return array

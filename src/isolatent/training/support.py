@@ -79,8 +79,8 @@ class Support(NamedTuple):
         if self.is_null:
             return (
                 f"pairs were found to share only {self.information:.3f} ± {self.error:.3f} nats, "
-                f"shuffled ones {max(0.0, self.chance):.3f}: nothing to find. Either they are unrelated, or "
-                "the encoder did not learn what they share; do not trust the codes"
+                f"shuffled ones {max(0.0, self.chance):.3f}: nothing to find. Either they are "
+                "unrelated, or the encoder did not learn what they share; do not trust the codes"
             )
         if self.information < NO_INFORMATION:
             return (
@@ -103,10 +103,15 @@ class Support(NamedTuple):
             )
         return ""
 
+    @property
+    def _is_behind(self) -> bool:
+        return self.linear_lead > max(LITTLE_GAIN, 2 * self.linear_error)
+
     def __str__(self) -> str:
         linear = "" if self.linear is None else f", a linear code {self.linear:.2f}"
         if self.linear is not None and self.linear_lead > -LITTLE_GAIN - 2 * self.linear_error:
-            linear += ", so the network gains next to nothing over it"
+            found = "is behind it" if self._is_behind else "gains next to nothing over it"
+            linear += f", so the network {found}"
         return (
             f"held-out pairs share {self.information:.2f} ± {self.error:.2f} nats, shuffled ones "
             f"{max(0.0, self.chance):.2f}, training pairs {self.training:.2f}{linear} (batches of "
