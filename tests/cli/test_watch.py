@@ -5,6 +5,7 @@ import os
 import pytest
 
 from command_line import QUICK
+from isolatent.files import LOCK_FILE
 from isolatent.report import is_report
 
 
@@ -33,6 +34,7 @@ def test_the_page_shows_the_steps_of_the_last_checkpoint(isolatent, interrupted)
 def test_it_ends_with_the_model(isolatent, interrupted, monkeypatch):
     """And writes until then pages that reload themselves."""
     seen = []
+    (interrupted / LOCK_FILE).touch()  # as if the fit were running
 
     def sleep(seconds):
         seen.append((seconds, 'content="2.0"' in (interrupted / "report.html").read_text()))
@@ -49,6 +51,13 @@ def test_it_ends_with_the_model(isolatent, interrupted, monkeypatch):
     (interrupted / "report.html").unlink()
     isolatent("watch", "out", "--once")
     assert is_report(interrupted / "report.html")
+
+
+def test_it_ends_where_no_fit_is_running(isolatent, interrupted):
+    done = isolatent("watch", "out")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.endswith("no fit is running in out; continue it with isolatent fit --resume\n")
+    assert 'http-equiv="refresh"' not in (interrupted / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from isolatent.cli.app import (
     printer,
     write_result,
 )
+from isolatent.files import LOCK_FILE
 
 if TYPE_CHECKING:
     from isolatent.training import Step
@@ -55,20 +56,27 @@ def watch(
     if once and not checkpoints.steps():
         raise FileNotFoundError(f"OUT: {out / 'checkpoints'} holds no checkpoint")
     say(f"open {page} in a browser: it follows the training")
-    while not _is_finished(out, checkpoints):
+    while not (finished := _is_finished(out, checkpoints)):
         steps = _read_steps(checkpoints)
-        if steps and steps[-1].number != shown:
+        ends = once or (bool(steps) and not _is_running(out, checkpoints))
+        if steps and (ends or steps[-1].number != shown):
             shown = steps[-1].number
             content = page_of_training(steps, title=f"Fit in {out.resolve().name}")
-            refresh = None if once else max(pause, LEAST_REFRESH)
+            refresh = None if ends else max(pause, LEAST_REFRESH)
             write_report(page, content, overwrite=True, refresh=refresh)
-        if once:
+        if ends:
             break
         time.sleep(pause)
-    else:
+    if finished:
         say(f"finished: {out} holds a model")
-    finished = _is_finished(out, checkpoints)
+    elif not once:
+        say(f"interrupted: no fit is running in {out}; continue it with isolatent fit --resume")
     write_result(json, {"report": str(page), "steps": max(shown, 0), "finished": finished})
+
+
+def _is_running(out: Path, checkpoints: Checkpoints) -> bool:
+    """Return whether a fit holds the lock of the directory, or died without removing it."""
+    return any((folder / LOCK_FILE).exists() for folder in (out, checkpoints.directory))
 
 
 def _is_finished(out: Path, checkpoints: Checkpoints) -> bool:
