@@ -86,3 +86,19 @@ def test_it_prints_a_line_for_each_check():
 
 def test_sentences_are_about_known_assumptions():
     assert set(SENTENCES) <= set(ASSUMPTION_KEYS)
+
+
+def test_what_is_harmful_comes_before_what_is_not():
+    doubtful = Check("optimum", "contradicted", 0.3, "runs differ", None, 0.45)
+    found = conclude([HELD[0], doubtful, broken("marginal", 0.001)], SCORE, "orthogonal map")
+    assert (found.holds, found.broken) == (False, ("optimum", "marginal"))
+    assert "not to be believed" in found.verdict
+    caused = conclude([HELD[0], doubtful, broken("pairing", 0.1)], SCORE, "orthogonal map")
+    assert caused.broken == ("pairing", "optimum")  # a cause before its effect
+
+
+def test_without_a_claim_harmless_contradictions_are_listed_after_the_gap():
+    found = conclude([*HELD, broken("marginal", 0.001)], None, None, "no theorem covers it")
+    assert found.holds is False
+    assert found.verdict.startswith("Nothing is claimed about these codes: no theorem covers it")
+    assert "marginal" in found.verdict

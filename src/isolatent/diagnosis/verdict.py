@@ -275,9 +275,10 @@ def _with_expected(checks: Sequence[Check], expected: ExpectedScore | None) -> l
     ]
 
 
-def _rank(check: Check) -> tuple[int, bool, float]:
-    decisive = {"information": 0, "optimum": 2}.get(check.key, 1)  # a cause before its effect
-    return (decisive, not check.is_harmful, -(check.harm or 0.0))
+def _rank(check: Check) -> tuple[bool, bool, bool, float]:
+    """Sort what is harmful before what is not, and a cause before its effect."""
+    apart = check.key != "information", not check.is_harmful, check.key == "optimum"
+    return (*apart, -(check.harm or 0.0))
 
 
 def _verdict(
@@ -287,9 +288,11 @@ def _verdict(
     equivalence: str | None,
     gap: str,
 ) -> str:
+    if equivalence is None and not any(check.is_harmful for check in ranked):
+        listed = ", ".join(check.key for check in ranked)
+        also = f" (contradicted, but harmless: {listed})" if listed else ""
+        return f"Nothing is claimed about these codes: {gap}{also}."
     if not ranked:
-        if equivalence is None:
-            return f"Nothing is claimed about these codes: {gap}."
         if holds is None:
             return "Cannot tell: there are too few pairs, or training did not show enough."
         end = "" if score is None else f"; expect {score}"
