@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isolatent.diagnosis.controls import INDEPENDENT, LEAST_INFORMATION, SHARED, UNEXPLAINED
+from isolatent.diagnosis.controls import INDEPENDENT, SHARED, UNEXPLAINED
 from isolatent.diagnosis.verdict import HARMFUL, LEAST_SCORE, Check, Diagnosis, ExpectedScore
 from isolatent.figure_data.rows import Array
+from isolatent.training.support import NO_INFORMATION
 
 __all__ = ["CheckData", "DiagnosisData", "diagnosis_data"]
 
 NATS, AGREEMENT, SHARE = "nats on held-out pairs", "agreement", "share of the observations"
 # The quantity of a check, what was measured, and the limit that it should be above or below.
 MEASUREMENTS: dict[str, tuple[str, str, float, bool]] = {
-    "information": (NATS, "pairs", LEAST_INFORMATION, True),
+    "information": (NATS, "pairs", NO_INFORMATION, True),
     "optimum": (AGREEMENT, "two runs", LEAST_SCORE**2, True),
     "axes": (AGREEMENT, "axes of two runs", LEAST_SCORE**2, True),
     "n_components": (SHARE, "shared by pairs, not in the codes", SHARED, False),
