@@ -184,3 +184,13 @@ def test_what_the_fit_itself_found_contradicts_the_optimum():
         assert one.support_.reason in found.effect
     assert _with_support(optimum, fine, over).is_harmful
     assert _with_support(optimum, fine, null) == optimum  # the check of information says it
+
+
+def test_a_model_of_noisy_observations_is_diagnosed():
+    x, x_pos = sphere(15.0).sample_pairs(1200)
+    recipe = iso.Recipe(max_steps=20, batch_size=64, warmup=5)
+    found = iso.diagnose(fitted(x, x_pos, recipe, relax=("noise",), **SPHERE), x, x_pos)
+    keys = {check.key for check in found.checks}
+    assert {"information", "optimum"} <= keys
+    assert not {"pairing", "space", "conditional"} & keys  # nothing to compare with
+    assert found.checks[0].unit == "nats on held-out pairs"

@@ -115,8 +115,7 @@ def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> 
     claim = guarantee.equivalence or guarantee.withdrawn or None
     testing = pairs.testing
     second = refit(model, pairs.source, seed)
-    network = without_axes(second.encoder_)
-    checks = [check_information(network, second.loss_, pairs)]
+    checks = [check_information(second._scored_network(), second.loss_, pairs)]
     if checks[0].status == CONTRADICTED:
         return conclude(checks, None, claim, guarantee.gap)
     codes, others = (encode_chunks(one.encoder_, testing.x).numpy() for one in (model, second))
