@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from isolatent.diagnosis import ASSUMPTION_KEYS, Check, ExpectedScore
+from isolatent.diagnosis import ASSUMPTION_KEYS, Check, Diagnosis, ExpectedScore
 from isolatent.diagnosis.verdict import SENTENCES, conclude
 
 HELD = [
@@ -102,3 +102,12 @@ def test_without_a_claim_harmless_contradictions_are_listed_after_the_gap():
     assert found.holds is False
     assert found.verdict.startswith("Nothing is claimed about these codes: no theorem covers it")
     assert "marginal" in found.verdict
+
+
+def test_a_record_without_units_is_read():
+    found = conclude([replace(HELD[0], unit="nats"), HELD[1]], SCORE, "orthogonal map")
+    record = json.loads(json.dumps(found.to_dict()))
+    assert Diagnosis.from_dict(record) == found
+    for check in record["checks"]:
+        del check["unit"]
+    assert [check.unit for check in Diagnosis.from_dict(record).checks] == ["", ""]

@@ -14,7 +14,16 @@ from torch import Generator, Tensor, nn
 
 from isolatent.diagnosis.agreement import agreement
 from isolatent.diagnosis.held_out import HeldOut, encode
-from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, LEAST_SCORE, SUPPORTED, Check
+from isolatent.diagnosis.verdict import (
+    AGREEMENT,
+    CANNOT_TELL,
+    CONTRADICTED,
+    LEAST_SCORE,
+    NATS,
+    SHARE,
+    SUPPORTED,
+    Check,
+)
 from isolatent.encoders import MLP
 from isolatent.inference import encode_chunks
 from isolatent.pairs import Batch
@@ -62,7 +71,7 @@ def check_information(network: nn.Module, loss: nn.Module, pairs: HeldOut) -> Ch
     else:
         unsure = is_clear or found + 2 * error > MOST_MISSED
         status, harm = CANNOT_TELL if unsure else CONTRADICTED, 1.0
-    return Check("information", status, information, effect, p_value, harm, error, control)
+    return Check("information", status, information, effect, p_value, harm, error, control, NATS)
 
 
 def _shuffle(h: Tensor, h_pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -80,7 +89,7 @@ def check_optimum(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any], met
     score = math.sqrt(max(0.0, agreed))
     effect = f"a second run agrees with the codes up to {agreed:.3f} ({metric})"
     status = SUPPORTED if score >= LEAST_SCORE else CONTRADICTED
-    return Check("optimum", status, agreed, effect, None, 1 - score)
+    return Check("optimum", status, agreed, effect, None, 1 - score, unit=AGREEMENT)
 
 
 def check_axes(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Check:
@@ -88,10 +97,10 @@ def check_axes(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Che
     linear, single = agreement(codes, others), agreement(codes, others, "mcc")
     effect = f"single codes of a second run agree up to {single:.3f} (mcc)"
     if linear < LEAST_SCORE**2:
-        return Check("axes", CANNOT_TELL, single, effect)
+        return Check("axes", CANNOT_TELL, single, effect, unit=AGREEMENT)
     score = math.sqrt(single)
     status = SUPPORTED if score >= LEAST_SCORE else CONTRADICTED
-    return Check("axes", status, single, effect, None, 1 - score)
+    return Check("axes", status, single, effect, None, 1 - score, unit=AGREEMENT)
 
 
 @dataclass(frozen=True)
@@ -213,18 +222,20 @@ def check_residuals(decoder: Decoder) -> list[Check]:
     p_value = float(stats.norm.sf(correlation / error)) if error > 0 else None
     explained = f"codes explain {1 - missed:.1%} of the observations"
     injective = SUPPORTED if missed < UNEXPLAINED else CANNOT_TELL
-    checks = [Check("injective", injective, missed, explained)]
+    checks = [Check("injective", injective, missed, explained, unit=SHARE)]
     if missed > UNEXPLAINED and shared > SHARED and correlation > INFORMED * error:
         many = f"{explained}; pairs share {shared / missed:.0%} of the rest"
-        unsure = Check("noise", CANNOT_TELL, alone, "further factors hide it")
-        checks.insert(0, Check("n_components", CONTRADICTED, shared, many, p_value, shared))
+        unsure = Check("noise", CANNOT_TELL, alone, "further factors hide it", unit=SHARE)
+        checks.insert(
+            0, Check("n_components", CONTRADICTED, shared, many, p_value, shared, unit=SHARE)
+        )
         return [*checks, unsure]
-    checks.insert(0, Check("n_components", SUPPORTED, shared, explained))
+    checks.insert(0, Check("n_components", SUPPORTED, shared, explained, unit=SHARE))
     noise = alone * decoder.noise_factor**2
     effect = f"about {noise:.1%} of the variance of the observations is noise"
     if alone > VISIBLE and noise > INDEPENDENT:
-        return [*checks, Check("noise", CONTRADICTED, noise, effect)]
+        return [*checks, Check("noise", CONTRADICTED, noise, effect, unit=SHARE)]
     if not decoder.shows_noise:
         effect = "as many columns as dimensions of the codes: noise looks like steps"
-        return [*checks, Check("noise", CANNOT_TELL, noise, effect)]
-    return [*checks, Check("noise", SUPPORTED, noise, effect)]
+        return [*checks, Check("noise", CANNOT_TELL, noise, effect, unit=SHARE)]
+    return [*checks, Check("noise", SUPPORTED, noise, effect, unit=SHARE)]
