@@ -180,7 +180,7 @@ def choose(
         x_pos: The positive of each row of x.
         groups: For a recording: one session id for each row.
         n_components: Number of codes, or ``"auto"`` to choose it as well. On a sphere n codes are
-            n - 1 factors.
+            n - 1 factors, so with one code spheres are left out.
         spaces: Spaces to compare, any of ``"sphere"``, ``"box"`` and ``"euclidean"``.
         conditionals: Conditionals to compare, any of ``"vmf"``, ``"normal"``, ``"laplace"`` and
             ``"anisotropic"``, on the spaces where a theorem covers them.
