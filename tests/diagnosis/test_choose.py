@@ -1,11 +1,13 @@
 """Choice of beliefs: the true ones, too few pairs, null data, interruption and bad input."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import isolatent as iso
+from isolatent.diagnosis import Diagnosis
 from isolatent.diagnosis.trials import Candidate, prepare, run_trial
 from isolatent.pairs import Batch
 
@@ -132,3 +134,28 @@ def test_bad_input(pairs, options, message):
 def test_something_else_than_a_model(pairs):
     with pytest.raises(TypeError, match="model must be a ContrastiveICA or None"):
         iso.choose(*pairs, model="sphere")
+
+
+def test_one_code_leaves_spheres_out():
+    world = iso.World(iso.Box(1), iso.Uniform(), iso.Normal(0.1), iso.Linear(), seed=0)
+    found = iso.choose(*world.sample_pairs(1600), n_components=1, **QUICK)
+    assert {trial.parameters["space"] for trial in found.trials} == {"box", "euclidean"}
+    with pytest.raises(ValueError, match="at least 2 on a sphere"):
+        iso.choose(*world.sample_pairs(1600), n_components=1, spaces=["sphere"], **QUICK)
+
+
+def test_a_tie_that_cannot_be_told_is_preferred_to_what_is_contradicted(pairs, monkeypatch):
+    holds = iter([False, None])
+
+    def diagnosed(comparison, candidate, source):
+        found = Diagnosis(next(holds), (), None, (), "Found.")
+        return iso.ContrastiveICA(2, conditional=candidate.conditional), found
+
+    module = import_module("isolatent.diagnosis.choose")
+    monkeypatch.setattr(module, "_diagnosed", diagnosed)
+    monkeypatch.setattr(module, "BEHIND", (9.0, 9.0, 9.0))  # all are tied
+    options = {"n_components": 2, "spaces": ["box"], **QUICK, "diagnose": True}
+    found = iso.choose(*pairs, **options)
+    assert found.holds is None
+    assert found.model.conditional == found.best["conditional"]
+    assert "cannot be told" in found.verdict

@@ -30,7 +30,8 @@ def test_shuffled_runs_are_at_their_control(z):
     shuffled = z[np.random.default_rng(5).permutation(len(z))]
     for guarantee in (None, derive_guarantee(iso.Beliefs("box", conditional="laplace"))):
         found = iso.consistency([z, shuffled], guarantee)
-        assert abs(found.value - found.control) < 0.03
+        assert found.value < found.control + 0.03
+        assert found.low < found.control < 0.1
 
 
 def test_the_guarantee_decides_how_codes_are_compared(z):
@@ -43,6 +44,37 @@ def test_the_guarantee_decides_how_codes_are_compared(z):
 def test_the_result_is_plain_json_and_repeats(z):
     records = [iso.consistency([z, noisy(z, 1)]).to_dict() for _ in range(2)]
     assert json.loads(json.dumps(records[0])) == records[1]
+
+
+def test_random_walks_agree_no_more_than_by_chance():
+    beyond = 0
+    for seed in range(10):
+        steps = np.random.default_rng(seed).normal(size=(2, 2000, 3))
+        found = iso.consistency([*steps.cumsum(axis=1)])
+        assert found.control > 0.1  # where single rows are shuffled there is next to none
+        beyond += found.low > found.control
+    assert beyond <= 1
+
+
+def test_an_interval_is_wider_for_slow_codes(z):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(2, 1000, 1))
+    slow = np.array([np.convolve(one[:, 0], np.ones(50), "same") for one in noise])[..., None]
+    widths = []
+    for rest in (noise, slow / slow.std() * noise.std()):
+        found = iso.consistency([z[:, :1] * 12**0.5, z[:, :1] * 12**0.5 + rest[0]])
+        widths.append(found.high - found.low)
+    assert widths[1] > 1.5 * widths[0]
+
+
+@pytest.mark.parametrize(
+    "guarantee", [None, derive_guarantee(iso.Beliefs("box", conditional="laplace"))]
+)
+def test_constant_codes_are_left_out(z, guarantee):
+    constant = np.column_stack([z, np.ones(len(z))])
+    assert iso.consistency([constant, z], guarantee).value == pytest.approx(1.0)
+    nothing = iso.consistency([np.ones((1000, 2)), z], guarantee)
+    assert (nothing.value, nothing.low, nothing.control) == (0.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

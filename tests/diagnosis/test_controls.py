@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import isolatent as iso
+from isolatent.diagnosis import controls
 from isolatent.diagnosis.controls import Decoder, check_information, check_residuals
 from isolatent.diagnosis.held_out import HeldOut
 
@@ -63,6 +64,35 @@ def test_unrelated_pairs_are_at_chance():
     parts = draw(0, N, 2), draw(1, N, 2)
     check = check_information(FirstColumns(2), iso.InfoNCE(iso.Lp(p=2)), pairs_of(parts))
     assert check.status == "contradicted"
+
+
+@pytest.mark.parametrize(
+    ("information", "error", "status"),
+    [
+        (0.034, 0.005, "supported"),
+        (0.008, 0.001, "cannot tell"),  # too little to use, but not by chance
+        (0.08, 0.03, "cannot tell"),
+        (0.002, 0.001, "contradicted"),
+    ],
+)
+def test_information_is_told_by_its_error_over_twelve_batches(
+    monkeypatch, information, error, status
+):
+    sizes = []
+
+    def values(loss, codes, size):
+        sizes.append(size)
+        count = len(codes) // size
+        spread = error * math.sqrt(count) * torch.linspace(-1, 1, count)
+        return (information if len(sizes) == 1 else 0.0) + spread / torch.linspace(
+            -1, 1, count
+        ).std()
+
+    monkeypatch.setattr(controls, "batch_values", values)
+    parts = draw(0, N, 2), draw(1, N, 2)
+    check = check_information(FirstColumns(2), iso.InfoNCE(iso.Lp(p=2)), pairs_of(parts))
+    assert (check.status, check.error) == (status, pytest.approx(error, rel=1e-3))
+    assert N // 2 // sizes[0] >= 12
 
 
 def statuses(parts, n):

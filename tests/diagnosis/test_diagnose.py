@@ -3,12 +3,16 @@
 import json
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
 import isolatent as iso
+from isolatent.diagnosis import Check
+from isolatent.diagnosis.diagnose import _with_support
+from isolatent.training import Support
 
 PAIRS = 3600
 RECIPE = iso.Recipe(max_steps=160, batch_size=256, warmup=30)
@@ -165,3 +169,28 @@ def test_a_recording_without_dynamics_holds_no_information():
         model = iso.ContrastiveICA(4, **SPHERE, recipe=recipe, random_state=0).fit(x)
     groups = np.repeat([0, 1], 1000)
     assert iso.diagnose(model, x, groups=groups).broken == ("information",)
+
+
+def test_what_the_fit_itself_found_contradicts_the_optimum():
+    optimum = Check("optimum", "supported", 0.99, "agrees", None, 0.005)
+    sound = Support(3.0, 0.1, 0.0, 3.0, 0.1, 3.1, None, 0.0, 0.0, 64, 12)
+    overfitted, nothing = sound._replace(training=5.0), sound._replace(above_chance=0.0)
+    models = [SimpleNamespace(support_=one) for one in (sound, overfitted, nothing, None)]
+    fine, over, null, unknown = models
+    assert all(_with_support(optimum, one, fine) == optimum for one in (fine, unknown))
+    for one in (over, null):
+        found = _with_support(optimum, one, fine)
+        assert found.is_harmful
+        assert one.support_.reason in found.effect
+    assert _with_support(optimum, fine, over).is_harmful
+    assert _with_support(optimum, fine, null) == optimum  # the check of information says it
+
+
+def test_a_model_of_noisy_observations_is_diagnosed():
+    x, x_pos = sphere(15.0).sample_pairs(1200)
+    recipe = iso.Recipe(max_steps=20, batch_size=64, warmup=5)
+    found = iso.diagnose(fitted(x, x_pos, recipe, relax=("noise",), **SPHERE), x, x_pos)
+    keys = {check.key for check in found.checks}
+    assert {"information", "optimum"} <= keys
+    assert not {"pairing", "space", "conditional"} & keys  # nothing to compare with
+    assert found.checks[0].unit == "nats on held-out pairs"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from isolatent.diagnosis import ASSUMPTION_KEYS, Check, ExpectedScore
+from isolatent.diagnosis import ASSUMPTION_KEYS, Check, Diagnosis, ExpectedScore
 from isolatent.diagnosis.verdict import SENTENCES, conclude
 
 HELD = [
@@ -86,3 +86,28 @@ def test_it_prints_a_line_for_each_check():
 
 def test_sentences_are_about_known_assumptions():
     assert set(SENTENCES) <= set(ASSUMPTION_KEYS)
+
+
+def test_what_is_harmful_comes_before_what_is_not():
+    doubtful = Check("optimum", "contradicted", 0.3, "runs differ", None, 0.45)
+    found = conclude([HELD[0], doubtful, broken("marginal", 0.001)], SCORE, "orthogonal map")
+    assert (found.holds, found.broken) == (False, ("optimum", "marginal"))
+    assert "not to be believed" in found.verdict
+    caused = conclude([HELD[0], doubtful, broken("pairing", 0.1)], SCORE, "orthogonal map")
+    assert caused.broken == ("pairing", "optimum")  # a cause before its effect
+
+
+def test_without_a_claim_harmless_contradictions_are_listed_after_the_gap():
+    found = conclude([*HELD, broken("marginal", 0.001)], None, None, "no theorem covers it")
+    assert found.holds is False
+    assert found.verdict.startswith("Nothing is claimed about these codes: no theorem covers it")
+    assert "marginal" in found.verdict
+
+
+def test_a_record_without_units_is_read():
+    found = conclude([replace(HELD[0], unit="nats"), HELD[1]], SCORE, "orthogonal map")
+    record = json.loads(json.dumps(found.to_dict()))
+    assert Diagnosis.from_dict(record) == found
+    for check in record["checks"]:
+        del check["unit"]
+    assert [check.unit for check in Diagnosis.from_dict(record).checks] == ["", ""]

@@ -9,6 +9,7 @@ import pytest
 
 import isolatent as iso
 from isolatent.diagnosis import Check, Diagnosis, ExpectedScore
+from isolatent.diagnosis.controls import SHARED
 from isolatent.figure_data import (
     against_factors_data,
     codes_data,
@@ -327,6 +328,17 @@ def test_checks_say_what_they_compare():
     assert data.expected_score == score
     with pytest.raises(TypeError, match="diagnosis must be a Diagnosis, got dict"):
         diagnosis_data({})
+
+
+def test_the_number_of_codes_is_drawn_in_the_unit_of_its_check():
+    checks = [
+        Check("n_components", "supported", -0.002, "", unit=unit)
+        for unit in ("nats on held-out pairs", "share of the observations", "")
+    ]
+    nats, share, unknown = diagnosis_data(Diagnosis(True, (), None, tuple(checks), "")).checks
+    assert (nats.quantity, nats.limit) == ("nats on held-out pairs", None)
+    assert (share.quantity, share.limit) == ("share of the observations", SHARED)
+    assert unknown.quantity == ""
 
 
 def test_scores_are_averaged_over_runs():

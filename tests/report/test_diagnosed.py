@@ -43,13 +43,22 @@ def test_a_fit_without_a_diagnosis_is_never_good():
 def test_warnings_of_the_training_are_red_and_survive_a_diagnosis():
     warned = headline(warnings=("pairs share 0.001 nats",))
     assert (warned.state, "pairs share 0.001 nats" in warned.text.lower()) == ("bad", True)
-    advice = headline(diagnosed(True), warnings=("pairs share 0.001 nats",)).advice
+    warned = headline(diagnosed(True), warnings=("pairs share 0.001 nats",))
+    assert (warned.state, "pairs share 0.001 nats" in warned.text.lower()) == ("bad", True)
+    advice = headline(diagnosed(None), warnings=("pairs share 0.001 nats",)).advice
     assert "pairs share 0.001 nats" in advice.lower()
 
 
 def test_a_fit_about_which_nothing_is_claimed_is_red():
     found = headline(equivalence=None, gap="no theorem")
     assert (found.state, "no theorem" in found.text) == ("bad", True)
+
+
+def test_a_withdrawn_claim_stays_red_whatever_a_diagnosis_finds():
+    withdrawn = GUARANTEE.withdraw("the encoder overfitted")
+    model = SimpleNamespace(guarantee_=withdrawn, n_components=3, history_=[])
+    found = headline_of(model, diagnosed(True))
+    assert (found.state, "the encoder overfitted" in found.text) == ("bad", True)
 
 
 def test_assumptions_have_the_marks_of_their_checks():

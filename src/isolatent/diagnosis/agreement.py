@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from isolatent.evaluation import linear_r2, mcc
 
-__all__ = ["agreement", "metric_for"]
+__all__ = ["agreement", "metric_for", "varying_columns"]
 
 
 def metric_for(guaranteed: str) -> str:
@@ -40,7 +40,7 @@ def agreement(first: ArrayLike, second: ArrayLike, metric: str = "linear_r2") ->
         >>> round(agreement(z, z @ [[1.0, 2.0], [0.0, 1.0]]), 3)
         1.0
     """
-    a, b = _varying(first), _varying(second)
+    a, b = varying_columns(first), varying_columns(second)
     if a.shape[1] == 0 or b.shape[1] == 0:
         return 0.0
     if metric == "mcc":
@@ -48,7 +48,12 @@ def agreement(first: ArrayLike, second: ArrayLike, metric: str = "linear_r2") ->
     return max(0.0, min(float(linear_r2(a, b)), float(linear_r2(b, a))))
 
 
-def _varying(codes: ArrayLike) -> np.ndarray[Any, Any]:
-    """Return the columns that are not constant."""
+def varying_columns(codes: ArrayLike) -> np.ndarray[Any, Any]:
+    """Return the columns that are not constant.
+
+    Example:
+        >>> varying_columns([[1.0, 2.0], [1.0, 3.0]]).tolist()
+        [[2.0], [3.0]]
+    """
     array = np.asarray(codes, dtype=np.float64)
     return array[:, np.ptp(array, axis=0) > 0]

@@ -24,7 +24,7 @@ from isolatent.diagnosis.trials import (
     values_of,
     with_codes,
 )
-from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, SUPPORTED, Check
+from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, NATS, SUPPORTED, Check
 from isolatent.evaluation import linear_r2
 from isolatent.training import ContrastiveICA
 
@@ -204,9 +204,9 @@ def _judge(
         harm = None
         if first is not None and second is not None:
             harm = max(0.0, 1 - compare(first.codes, second.codes))
-        return Check(key, CONTRADICTED, lead.mean, effect, p_value, harm)
+        return Check(key, CONTRADICTED, lead.mean, effect, p_value, harm, unit=NATS)
     precise = lead.mean + ERRORS / 2 * lead.error < 2 * least
-    return Check(key, SUPPORTED if precise else CANNOT_TELL, lead.mean, effect, p_value)
+    return Check(key, SUPPORTED if precise else CANNOT_TELL, lead.mean, effect, p_value, unit=NATS)
 
 
 def _words(key: str, other: Candidate) -> str:
@@ -261,7 +261,7 @@ def _check_number(base: Candidate, runs: _Runs, shared: Shared) -> Check:
         assert first is not None
         assert second is not None
         harm = max(0.0, 1 - float(linear_r2(second.codes, first.codes)))
-        return Check(key, CONTRADICTED, -lost.mean, effect, None, harm)
+        return Check(key, CONTRADICTED, -lost.mean, effect, None, harm, unit=NATS)
     if best is None:
         return Check(key, CANNOT_TELL, None, "there are no columns for more codes")
     return _judge(key, best[0], least, base, best[1], runs, _explained)

@@ -36,6 +36,7 @@ from isolatent.diagnosis.verdict import Diagnosis
 from isolatent.files import digest_data, digest_json, to_plain, write_json
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SeparateRecordings, SeriesPairs
 from isolatent.training import ContrastiveICA
+from isolatent.training.support import NO_INFORMATION
 from isolatent.worlds import World
 
 __all__ = ["CHOICE_FILE", "Choice", "Trial", "choose"]
@@ -57,10 +58,11 @@ BEHIND_ERRORS = 3.0
 CODE_GAIN, CODE_ERRORS = 0.03, 4.0  # that a further code must bring
 PATIENCE = 2  # further codes that bring nothing, after which no more are tried
 MOST_CODES = 16
+FEWEST_ON_SPHERE = 2  # codes
 RELAXATION_GAIN = 0.02
 SATURATED_LAG = 0.85  # share of the largest information, from which on all lags look alike
 MOST_DIAGNOSED = 3
-FEWEST_NULL_ERRORS, LEAST_INFORMATION = 4.0, 0.01
+FEWEST_NULL_ERRORS = 4.0
 
 
 class Trial(NamedTuple):
@@ -178,7 +180,7 @@ def choose(
         x_pos: The positive of each row of x.
         groups: For a recording: one session id for each row.
         n_components: Number of codes, or ``"auto"`` to choose it as well. On a sphere n codes are
-            n - 1 factors.
+            n - 1 factors, so with one code spheres are left out.
         spaces: Spaces to compare, any of ``"sphere"``, ``"box"`` and ``"euclidean"``.
         conditionals: Conditionals to compare, any of ``"vmf"``, ``"normal"``, ``"laplace"`` and
             ``"anisotropic"``, on the spaces where a theorem covers them.
@@ -237,6 +239,12 @@ def choose(
             f"n_components must be at most {columns} for x with {columns} columns, got {most}: "
             "more factors cannot be mixed injectively"
         )
+    if n_components != "auto" and most < FEWEST_ON_SPHERE:
+        families = [family for family in families if family.space != "sphere"]
+        if not families:
+            raise ValueError(
+                f"n_components must be at least {FEWEST_ON_SPHERE} on a sphere, got {most}"
+            )
     comparison = _Comparison(
         template, seed, steps, n_jobs, on_trial, _Store.open(directory, sources[0], options)
     )
@@ -511,7 +519,7 @@ def _with_numbers(families: Sequence[Candidate], n: int, columns: int) -> list[C
     found = []
     for family in families:
         on_sphere = family.space == "sphere"
-        numbers = {max(2, n), n + 1} if on_sphere else {n}
+        numbers = {max(FEWEST_ON_SPHERE, n), n + 1} if on_sphere else {n}
         most = columns + on_sphere
         found += [with_codes(family, number) for number in sorted(numbers) if number <= most]
     return found
@@ -562,7 +570,7 @@ def _settle(
     first = values[finalists[0]]
     assert first is not None
     error = float(np.std(first, ddof=1)) / math.sqrt(len(first))
-    if not float(np.mean(first)) > max(LEAST_INFORMATION, FEWEST_NULL_ERRORS * error):
+    if not float(np.mean(first)) > max(NO_INFORMATION, FEWEST_NULL_ERRORS * error):
         return None, []
     close = [
         one for one in finalists if not _lead(first, values[one]).exceeds(BEHIND[-1], BEHIND_ERRORS)
@@ -573,7 +581,8 @@ def _settle(
 
 def _adjust_codes(comparison: _Comparison, best: Candidate, columns: int, steps: int) -> Candidate:
     """Compare the best with one code more or fewer, trained as long."""
-    most, least = columns + (best.space == "sphere"), 2 if best.space == "sphere" else 1
+    on_sphere = best.space == "sphere"
+    most, least = columns + on_sphere, FEWEST_ON_SPHERE if on_sphere else 1
     start = best.n_components
     while best.n_components < min(most, start + PATIENCE):
         more = with_codes(best, best.n_components + 1)
@@ -664,7 +673,7 @@ def _conclude(
     if source is not None:
         for one in [best, *tied][:MOST_DIAGNOSED]:
             tested_model, tested = _diagnosed(comparison, one, source)
-            if found is None or tested.holds:
+            if found is None or tested.holds is not False:
                 model, found, kept = tested_model, tested, one
             if tested.holds is not False:
                 break

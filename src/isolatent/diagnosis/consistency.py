@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean
@@ -13,12 +14,16 @@ from numpy.typing import ArrayLike
 
 from isolatent.cards import card
 from isolatent.checks import check_integer
-from isolatent.diagnosis.agreement import agreement, metric_for
-from isolatent.evaluation import Interval, bootstrap, linear_r2, mcc
+from isolatent.diagnosis.agreement import agreement, metric_for, varying_columns
+from isolatent.evaluation import Interval, linear_r2, mcc
+from isolatent.evaluation.intervals import percentile_interval, score_statistic
 from isolatent.theory import Guarantee
 from isolatent.training import ContrastiveICA
 
 __all__ = ["Consistency", "consistency"]
+
+SHIFTS, LEAST_SHIFT = 20, 0.1  # of the control, and the share of the rows that each is at least
+BLOCKS, RESAMPLES, LEVEL = 20, 200, 0.95  # of the bootstrap
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,9 @@ class Consistency:
         value: Mean agreement over all pairs of runs, from 0 to 1.
         low: Mean lower end of its bootstrap intervals of 95 %.
         high: Mean upper end.
-        control: The same agreement after the rows of one run of each pair are shuffled: what codes
-            without any relation have.
+        control: What codes without any relation have: the largest of 20 agreements after one run
+            of each pair is shifted in time, by a tenth of the rows or more, its end followed by its
+            beginning. The mean over all pairs of runs.
         pairs: The agreement of each pair of runs, an :class:`isolatent.evaluation.Interval`, by
             their numbers.
         metric: How codes are compared: ``"linear_r2"`` or ``"mcc"``.
@@ -79,14 +85,21 @@ def consistency(
 
     Codes of different runs, animals or sessions are compared by the score of the guarantee: a
     linear map, or one-to-one up to sign and scale. Agreement does not mean that codes are right:
-    runs can share a bias. On shuffled data it is at its control.
+    runs can share a bias. Without any relation it is at its control.
+
+    Rows may be those of a recording, in their order: slow codes agree by chance, as two random
+    walks do, and their neighbouring rows are no independent evidence. So the control shifts whole
+    runs in time instead of shuffling rows, and the bootstrap draws stretches of a twentieth of the
+    rows. What is slower than these, such as one trend over all rows, looks like agreement. For
+    independent rows both are as valid as with single rows, and a little less precise. Codes that
+    are constant are left out.
 
     Args:
         runs: Codes (N, n) of two or more runs for the same rows, or fitted models with ``x``.
         guarantee: What is claimed about the codes; by default that of the first model, and an
             affine map for codes.
         x: Observations that the models encode.
-        random_state: Seed of the bootstrap and of the shuffled control, an integer >= 0.
+        random_state: Seed of the bootstrap and of the shifts of the control, an integer >= 0.
 
     Example:
         >>> z = np.random.default_rng(0).normal(size=(500, 2))
@@ -122,11 +135,13 @@ def consistency(
     codes = [part[usable] for part in codes]
     metric = "linear_r2" if guarantee is None else metric_for(guarantee.metric)
     rng = np.random.default_rng(random_state)
-    order = rng.permutation(len(codes[0]))
+    shifts = _shifts(len(codes[0]), rng)
     pairs, controls = {}, []
     for i, j in combinations(range(len(codes)), 2):
         pairs[i, j] = _compare(codes[i], codes[j], metric, random_state)
-        controls.append(agreement(codes[i], codes[j][order], metric))
+        controls.append(
+            max(agreement(codes[i], np.roll(codes[j], by, axis=0), metric) for by in shifts)
+        )
     values = [*pairs.values()]
     return Consistency(
         fmean(one.value for one in values),
@@ -138,13 +153,36 @@ def consistency(
     )
 
 
+def _shifts(rows: int, rng: np.random.Generator) -> list[int]:
+    """Return by how many rows the control shifts: at random, and never nearly to the same place."""
+    least = max(1, math.ceil(LEAST_SHIFT * rows))
+    allowed = np.arange(least, rows - least + 1)
+    if not len(allowed):
+        return [0]
+    return [int(by) for by in rng.choice(allowed, min(SHIFTS, len(allowed)), replace=False)]
+
+
 def _compare(
     first: np.ndarray[Any, Any], second: np.ndarray[Any, Any], metric: str, seed: int
 ) -> Interval:
     """Return the agreement with its interval: of a linear R² the lower of both directions."""
+    a, b = varying_columns(first), varying_columns(second)
+    if a.shape[1] == 0 or b.shape[1] == 0:
+        return Interval(0.0, 0.0, 0.0, LEVEL)
     if metric == "mcc":
-        return bootstrap(mcc, first, second, random_state=seed)
-    both = [
-        bootstrap(linear_r2, a, b, random_state=seed) for a, b in ((first, second), (second, first))
-    ]
+        return _interval(mcc, a, b, seed)
+    both = [_interval(linear_r2, *codes, seed) for codes in ((a, b), (b, a))]
     return min(both, key=lambda interval: interval.value)
+
+
+def _interval(
+    score: Callable[..., Any], a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], seed: int
+) -> Interval:
+    """Return a score with its bootstrap interval over stretches of rows."""
+    return percentile_interval(
+        score_statistic(score, a, b, seed, {}),
+        confidence_level=LEVEL,
+        n_resamples=RESAMPLES,
+        random_state=seed,
+        block_rows=max(1, len(a) // BLOCKS),
+    )

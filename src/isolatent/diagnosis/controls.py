@@ -14,59 +14,69 @@ from torch import Generator, Tensor, nn
 
 from isolatent.diagnosis.agreement import agreement
 from isolatent.diagnosis.held_out import HeldOut, encode
-from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, LEAST_SCORE, SUPPORTED, Check
+from isolatent.diagnosis.verdict import (
+    AGREEMENT,
+    CANNOT_TELL,
+    CONTRADICTED,
+    LEAST_SCORE,
+    NATS,
+    SHARE,
+    SUPPORTED,
+    Check,
+)
 from isolatent.encoders import MLP
 from isolatent.inference import encode_chunks
+from isolatent.pairs import Batch
 from isolatent.streams import layers_from_stream, random_stream
 from isolatent.training.batch_losses import has_bound
 from isolatent.training.decoder import DECODER_WIDTH, minimise_error
+from isolatent.training.support import BATCH_SIZES, BATCHES, NO_INFORMATION, batch_values
 
 __all__ = ["Decoder", "check_axes", "check_information", "check_optimum", "check_residuals"]
 
-BATCH = 256  # pairs of one value of a loss
-LEAST_INFORMATION = 0.05  # nats: pairs that share less show next to nothing
 INFORMED = 4.0  # standard errors of information above chance
+MOST_MISSED = 0.1  # nats: where pairs may share more all the same, it cannot be told
 UNEXPLAINED = 0.1  # share of the observations that a decoder may miss by itself
 SHARED, INDEPENDENT = 0.05, 0.05  # shares that count as further factors, or as noise
 VISIBLE = 0.01  # share of noise in residuals that is more than a decoder's own error
 
 
 def check_information(network: nn.Module, loss: nn.Module, pairs: HeldOut) -> Check:
-    """Compare the loss of pairs with that of shuffled pairs, for codes that saw neither."""
+    """Compare the loss of pairs with that of shuffled pairs, for codes that saw neither.
+
+    The batches and the least information are those by which a fit is judged: at least twelve
+    batches, so that their spread says something, and 0.01 nats. Less than that, but beyond its
+    error, cannot be told.
+    """
     testing = pairs.testing
     plain = has_bound(loss, testing) and testing.blocks is None and testing.unpaired is None
     if not plain:
         return Check("information", CANNOT_TELL, None, "no bound on information for this loss")
     h, h_pos = _shuffle(*encode(network, testing))
-    related = _values(loss, h, h_pos)
-    shuffled = _values(loss, h, h_pos.roll(BATCH // 2 + 1, 0))
+    least, most = BATCH_SIZES
+    size = max(least, min(most, len(h) // BATCHES))
+    related = batch_values(loss, Batch(h, h_pos), size)
+    shuffled = batch_values(loss, Batch(h, h_pos.roll(size, 0)), size)  # of another batch
     count = len(related)
-    chance = math.log(len(h) / count)
-    information, control = chance - float(related.mean()), chance - float(shuffled.mean())
+    information, control = float(related.mean()), float(shuffled.mean())
     error = float(related.std()) / math.sqrt(count)
     # An overfitted model is sure of pairs that it should not know: shuffled ones show that.
     found = information - max(0.0, control)
     p_value = float(stats.t.sf(found / error if error > 0 else 0.0, count - 1))
     words = f"{max(0.0, information):.3f} ± {error:.3f} nats"
     effect = f"held-out pairs share {words}, shuffled ones {max(0.0, control):.3f}"
-    if found > max(LEAST_INFORMATION, INFORMED * error):
+    is_clear = found > INFORMED * error
+    if is_clear and found > NO_INFORMATION:
         status, harm = SUPPORTED, None
     else:
-        status = CANNOT_TELL if found + 2 * error > 2 * LEAST_INFORMATION else CONTRADICTED
-        harm = 1.0
-    return Check("information", status, information, effect, p_value, harm, error, control)
+        unsure = is_clear or found + 2 * error > MOST_MISSED
+        status, harm = CANNOT_TELL if unsure else CONTRADICTED, 1.0
+    return Check("information", status, information, effect, p_value, harm, error, control, NATS)
 
 
 def _shuffle(h: Tensor, h_pos: Tensor) -> tuple[Tensor, Tensor]:
     order = torch.randperm(len(h), generator=Generator().manual_seed(0))
     return h[order], h_pos[order]
-
-
-@torch.no_grad()
-def _values(loss: nn.Module, h: Tensor, h_pos: Tensor) -> Tensor:
-    count = max(2, len(h) // BATCH)
-    parts = zip(h.tensor_split(count), h_pos.tensor_split(count), strict=True)
-    return torch.stack([loss(a, b) for a, b in parts]).double()
 
 
 def check_optimum(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any], metric: str) -> Check:
@@ -79,7 +89,7 @@ def check_optimum(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any], met
     score = math.sqrt(max(0.0, agreed))
     effect = f"a second run agrees with the codes up to {agreed:.3f} ({metric})"
     status = SUPPORTED if score >= LEAST_SCORE else CONTRADICTED
-    return Check("optimum", status, agreed, effect, None, 1 - score)
+    return Check("optimum", status, agreed, effect, None, 1 - score, unit=AGREEMENT)
 
 
 def check_axes(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Check:
@@ -87,10 +97,10 @@ def check_axes(codes: np.ndarray[Any, Any], others: np.ndarray[Any, Any]) -> Che
     linear, single = agreement(codes, others), agreement(codes, others, "mcc")
     effect = f"single codes of a second run agree up to {single:.3f} (mcc)"
     if linear < LEAST_SCORE**2:
-        return Check("axes", CANNOT_TELL, single, effect)
+        return Check("axes", CANNOT_TELL, single, effect, unit=AGREEMENT)
     score = math.sqrt(single)
     status = SUPPORTED if score >= LEAST_SCORE else CONTRADICTED
-    return Check("axes", status, single, effect, None, 1 - score)
+    return Check("axes", status, single, effect, None, 1 - score, unit=AGREEMENT)
 
 
 @dataclass(frozen=True)
@@ -212,18 +222,20 @@ def check_residuals(decoder: Decoder) -> list[Check]:
     p_value = float(stats.norm.sf(correlation / error)) if error > 0 else None
     explained = f"codes explain {1 - missed:.1%} of the observations"
     injective = SUPPORTED if missed < UNEXPLAINED else CANNOT_TELL
-    checks = [Check("injective", injective, missed, explained)]
+    checks = [Check("injective", injective, missed, explained, unit=SHARE)]
     if missed > UNEXPLAINED and shared > SHARED and correlation > INFORMED * error:
         many = f"{explained}; pairs share {shared / missed:.0%} of the rest"
-        unsure = Check("noise", CANNOT_TELL, alone, "further factors hide it")
-        checks.insert(0, Check("n_components", CONTRADICTED, shared, many, p_value, shared))
+        unsure = Check("noise", CANNOT_TELL, alone, "further factors hide it", unit=SHARE)
+        checks.insert(
+            0, Check("n_components", CONTRADICTED, shared, many, p_value, shared, unit=SHARE)
+        )
         return [*checks, unsure]
-    checks.insert(0, Check("n_components", SUPPORTED, shared, explained))
+    checks.insert(0, Check("n_components", SUPPORTED, shared, explained, unit=SHARE))
     noise = alone * decoder.noise_factor**2
     effect = f"about {noise:.1%} of the variance of the observations is noise"
     if alone > VISIBLE and noise > INDEPENDENT:
-        return [*checks, Check("noise", CONTRADICTED, noise, effect)]
+        return [*checks, Check("noise", CONTRADICTED, noise, effect, unit=SHARE)]
     if not decoder.shows_noise:
         effect = "as many columns as dimensions of the codes: noise looks like steps"
-        return [*checks, Check("noise", CANNOT_TELL, noise, effect)]
-    return [*checks, Check("noise", SUPPORTED, noise, effect)]
+        return [*checks, Check("noise", CANNOT_TELL, noise, effect, unit=SHARE)]
+    return [*checks, Check("noise", SUPPORTED, noise, effect, unit=SHARE)]

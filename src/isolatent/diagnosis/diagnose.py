@@ -115,12 +115,11 @@ def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> 
     claim = guarantee.equivalence or guarantee.withdrawn or None
     testing = pairs.testing
     second = refit(model, pairs.source, seed)
-    network = without_axes(second.encoder_)
-    checks = [check_information(network, second.loss_, pairs)]
+    checks = [check_information(second._scored_network(), second.loss_, pairs)]
     if checks[0].status == CONTRADICTED:
         return conclude(checks, None, claim, guarantee.gap)
     codes, others = (encode_chunks(one.encoder_, testing.x).numpy() for one in (model, second))
-    checks.append(_with_support(check_optimum(codes, others, metric), second))
+    checks.append(_with_support(check_optimum(codes, others, metric), model, second))
     found = model.axes_ is not None and model.axes_.separates
     if found:
         checks.append(check_axes(codes, others))
@@ -164,12 +163,19 @@ def _compare_models(second: ContrastiveICA, pairs: HeldOut, metric: str, seed: i
     return checks
 
 
-def _with_support(optimum: Check, second: ContrastiveICA) -> Check:
-    """Contradict the optimum if the measurements of the second fit do."""
-    support = second.support_
-    if support is None or support.is_null or not support.reason:
+def _with_support(optimum: Check, model: ContrastiveICA, second: ContrastiveICA) -> Check:
+    """Contradict the optimum if the measurements of the fit, or of the second one, do.
+
+    That the second one found nothing is for the check of information; that the fit itself did is
+    said here alone.
+    """
+    first, other = model.support_, second.support_
+    reason = "" if first is None else first.reason
+    if not reason and other is not None and not other.is_null:
+        reason = other.reason
+    if not reason:
         return optimum
-    return replace(optimum, status=CONTRADICTED, effect=f"{optimum.effect}; {support.reason}")
+    return replace(optimum, status=CONTRADICTED, effect=f"{optimum.effect}; {reason}")
 
 
 def _is_harmful(checks: list[Check], key: str) -> bool:

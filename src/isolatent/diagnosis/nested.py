@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 from isolatent.contrast import ContrastiveLoss
 from isolatent.diagnosis.agreement import agreement
 from isolatent.diagnosis.held_out import HeldOut, encode
-from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, SUPPORTED, Check
+from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, NATS, SUPPORTED, Check
 from isolatent.theory import Beliefs
 from isolatent.training import ContrastiveTraining, Recipe, train
 from isolatent.training.axis_search import without_axes
@@ -196,10 +196,10 @@ def _check(
     if relaxed is not None:
         learned = _words(name, measure_relaxations(relaxed.loss, *relaxed.codes))
         effect = f"{learned}; {effect}" if learned else effect
-        return Check(name, CONTRADICTED, gain.mean, effect, p_value, harm, gain.error)
+        return Check(name, CONTRADICTED, gain.mean, effect, p_value, harm, gain.error, unit=NATS)
     precise = gain.mean + STANDARD_ERRORS / 2 * gain.error < LARGEST_MISSED_GAIN
     status = SUPPORTED if precise else CANNOT_TELL
-    return Check(name, status, gain.mean, effect, p_value, error=gain.error)
+    return Check(name, status, gain.mean, effect, p_value, error=gain.error, unit=NATS)
 
 
 def _words(name: str, measured: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ FEWEST_HALF_PAIRS = 800  # of a half, that a network can be trained with
 PARTS, PIECES = 4, 5  # of the recording, and pieces of each part, by which its spread is known
 LEVEL, LEAST_RATIO = 1e-4, 1.5  # of p-values, and of step widths of two parts
 LEAST_LOSS = 0.05  # of agreement, of halves in time against halves at random
+RATIO, LOST = "ratio of step widths", "agreement lost"  # units
 STEP_SHARE, FEWEST_STEPS, MOST_STEPS = 0.2, 150, 600
 
 
@@ -84,7 +85,8 @@ def check_stationarity(
     effect = f"steps are {ratio:.2f} times wider in one part of the recording than in another"
     if x.ndim != 2:
         changed = p_value < LEVEL and ratio > LEAST_RATIO
-        return Check(key, CONTRADICTED if changed else SUPPORTED, ratio, effect, p_value)
+        status = CONTRADICTED if changed else SUPPORTED
+        return Check(key, status, ratio, effect, p_value, unit=RATIO)
     length = max(FEWEST_STEPS, min(MOST_STEPS, round(STEP_SHARE * steps)))
     late = np.arange(len(x)) >= len(x) / 2
     stretches = np.arange(len(x)) * 2 * PARTS // len(x) % 2 == 1
@@ -93,16 +95,17 @@ def check_stationarity(
         for half in (late, stretches)
     ]
     if None in found:
-        return Check(key, CANNOT_TELL, ratio, f"{effect}; training on halves diverged", p_value)
+        effect += "; training on halves diverged"
+        return Check(key, CANNOT_TELL, ratio, effect, p_value, unit=RATIO)
     halves, mixed = (float(value or 0.0) for value in found)
     lost = max(0.0, mixed - halves)
     effect += f"; models of its first and second half agree up to {halves:.3f}, of mixed halves "
     effect += f"{mixed:.3f}"
     if lost > LEAST_LOSS:
-        return Check(key, CONTRADICTED, lost, effect, p_value, lost)
+        return Check(key, CONTRADICTED, lost, effect, p_value, lost, unit=LOST)
     if p_value < LEVEL and ratio > LEAST_RATIO:
-        return Check(key, CONTRADICTED, ratio, effect, p_value, lost)
-    return Check(key, SUPPORTED, lost, effect, p_value)
+        return Check(key, CONTRADICTED, ratio, effect, p_value, lost, unit=RATIO)
+    return Check(key, SUPPORTED, lost, effect, p_value, unit=LOST)
 
 
 def _codes(network: nn.Module, x: torch.Tensor) -> np.ndarray[Any, Any]:

@@ -9,7 +9,17 @@ from typing import Any
 
 from isolatent.cards import Row, card
 
-__all__ = ["ASSUMPTION_KEYS", "LEAST_SCORE", "Check", "Diagnosis", "ExpectedScore", "conclude"]
+__all__ = [
+    "AGREEMENT",
+    "ASSUMPTION_KEYS",
+    "LEAST_SCORE",
+    "NATS",
+    "SHARE",
+    "Check",
+    "Diagnosis",
+    "ExpectedScore",
+    "conclude",
+]
 
 # What data can speak to, by the names that relaxations have where there is one.
 ASSUMPTION_KEYS = (
@@ -18,6 +28,8 @@ ASSUMPTION_KEYS = (
     "stationarity",
 )
 SUPPORTED, CONTRADICTED, CANNOT_TELL = "supported", "contradicted", "cannot tell"
+# Units of statistics.
+NATS, AGREEMENT, SHARE = "nats on held-out pairs", "agreement", "share of the observations"
 HARMFUL = 0.03  # one minus an agreement, from which on codes count as changed
 LEAST_SCORE = 0.95  # expected against the factors, below which the claim does not hold
 DECISIVE = ("information", "optimum")  # without which nothing else can hold
@@ -88,6 +100,8 @@ class Check:
             to 1: one minus an agreement. None where it is not known.
         error: Standard error of the statistic; None where it is not known.
         reference: The same statistic of shuffled pairs; None for checks that do not shuffle.
+        unit: What the statistic is measured in; empty where it is not known. One assumption can be
+            checked in several ways: the number of codes by nats, or by a share of the observations.
 
     Example:
         >>> Check("pairing", "contradicted", 1.05, "1.05 nats", 0.0, 0.06).is_harmful
@@ -102,6 +116,7 @@ class Check:
     harm: float | None = None
     error: float | None = None
     reference: float | None = None
+    unit: str = ""
 
     @property
     def is_harmful(self) -> bool:
@@ -275,9 +290,10 @@ def _with_expected(checks: Sequence[Check], expected: ExpectedScore | None) -> l
     ]
 
 
-def _rank(check: Check) -> tuple[int, bool, float]:
-    decisive = {"information": 0, "optimum": 2}.get(check.key, 1)  # a cause before its effect
-    return (decisive, not check.is_harmful, -(check.harm or 0.0))
+def _rank(check: Check) -> tuple[bool, bool, bool, float]:
+    """Sort what is harmful before what is not, and a cause before its effect."""
+    apart = check.key != "information", not check.is_harmful, check.key == "optimum"
+    return (*apart, -(check.harm or 0.0))
 
 
 def _verdict(
@@ -287,9 +303,11 @@ def _verdict(
     equivalence: str | None,
     gap: str,
 ) -> str:
+    if equivalence is None and not any(check.is_harmful for check in ranked):
+        listed = ", ".join(check.key for check in ranked)
+        also = f" (contradicted, but harmless: {listed})" if listed else ""
+        return f"Nothing is claimed about these codes: {gap}{also}."
     if not ranked:
-        if equivalence is None:
-            return f"Nothing is claimed about these codes: {gap}."
         if holds is None:
             return "Cannot tell: there are too few pairs, or training did not show enough."
         end = "" if score is None else f"; expect {score}"

@@ -127,18 +127,29 @@ def bootstrap(
 
 
 def percentile_interval(
-    statistic: Statistic, *, confidence_level: float, n_resamples: int, random_state: int
+    statistic: Statistic,
+    *,
+    confidence_level: float,
+    n_resamples: int,
+    random_state: int,
+    block_rows: int = 1,
 ) -> Interval:
-    """Return the statistic with its percentile interval, as defined in :func:`bootstrap`."""
+    """Return the statistic with its percentile interval, as defined in :func:`bootstrap`.
+
+    With ``block_rows`` above 1, stretches of so many rows are drawn instead of single ones, the
+    first following the last: for rows that are alike when they are near each other.
+    """
     # Splits use `random_state` itself; the resamples must be independent of them.
     rng = np.random.default_rng([random_state, 1])
     rows = statistic.n_rows
-    scores = [
-        statistic.weighted(
-            np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
-        )
-        for _ in range(n_resamples)
-    ]
+    within = np.arange(block_rows)
+
+    def counts() -> Array:
+        starts = rng.integers(rows, size=-(-rows // block_rows))
+        drawn = (starts[:, None] + within).ravel() % rows
+        return np.bincount(drawn, minlength=rows).astype(np.float64)
+
+    scores = [statistic.weighted(counts()) for _ in range(n_resamples)]
     if np.isnan(scores).all():
         raise ValueError("factors must vary in resamples of the rows, got none in which they do")
     # Weibull quantiles: the expected share of resamples below q_p is p for any number of them.

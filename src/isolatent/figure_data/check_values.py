@@ -6,21 +6,38 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from isolatent.diagnosis.controls import INDEPENDENT, LEAST_INFORMATION, SHARED, UNEXPLAINED
-from isolatent.diagnosis.verdict import HARMFUL, LEAST_SCORE, Check, Diagnosis, ExpectedScore
+from isolatent.diagnosis.alternatives import LEADS
+from isolatent.diagnosis.controls import INDEPENDENT, SHARED, UNEXPLAINED
+from isolatent.diagnosis.verdict import (
+    AGREEMENT,
+    HARMFUL,
+    LEAST_SCORE,
+    NATS,
+    SHARE,
+    Check,
+    Diagnosis,
+    ExpectedScore,
+)
 from isolatent.figure_data.rows import Array
+from isolatent.training.support import NO_INFORMATION
 
 __all__ = ["CheckData", "DiagnosisData", "diagnosis_data"]
 
-NATS, AGREEMENT, SHARE = "nats on held-out pairs", "agreement", "share of the observations"
 # The quantity of a check, what was measured, and the limit that it should be above or below.
 MEASUREMENTS: dict[str, tuple[str, str, float, bool]] = {
-    "information": (NATS, "pairs", LEAST_INFORMATION, True),
+    "information": (NATS, "pairs", NO_INFORMATION, True),
     "optimum": (AGREEMENT, "two runs", LEAST_SCORE**2, True),
     "axes": (AGREEMENT, "axes of two runs", LEAST_SCORE**2, True),
     "n_components": (SHARE, "shared by pairs, not in the codes", SHARED, False),
     "injective": (SHARE, "not explained by the codes", UNEXPLAINED, False),
     "noise": (SHARE, "noise", INDEPENDENT, False),
+}
+# The same where the unit of the check is another one.
+COMPARISONS: dict[str, tuple[str, float | None]] = {
+    "conditional": ("another exponent", LEADS["conditional"]),
+    "space": ("another space", LEADS["space"]),
+    "n_components": ("another number of codes", None),  # more may not gain, fewer must lose
+    "stationarity": ("parts of the recording", None),
 }
 RELAXABLE = ("pairing", "anchor_scale", "factor_scale", "marginal", "dynamics")
 
@@ -108,6 +125,10 @@ def diagnosis_data(diagnosis: Diagnosis) -> DiagnosisData:
 
 def _check(check: Check) -> CheckData:
     quantity, name, limit, is_least = MEASUREMENTS.get(check.key, ("", check.key, None, False))
+    # Without a unit, as of older files, only a key that is always measured in one tells it.
+    if check.key in COMPARISONS and check.unit != quantity:
+        name, limit = COMPARISONS[check.key]
+        quantity, limit = check.unit, limit if check.unit else None
     labels: tuple[str, ...] = (name,)
     values, errors = [check.statistic], [check.error]
     if check.key in RELAXABLE:

@@ -98,6 +98,6 @@ def agreement_blocks(section: Section, anchor: str) -> Iterator[Block]:
     spread = figures.intervals(f"{anchor}-intervals", "Agreement with intervals", rows, label)
     caption = (
         "Agreement up to the maps that the guarantee leaves open, with bootstrap intervals of "
-        "95 %. By chance is that of runs whose rows were shuffled."
+        "95 %. By chance is the largest of runs shifted in time."
     )
     yield Figures(f"{anchor}-agreement", caption, (matrix, spread), "wide panels")

@@ -97,6 +97,12 @@ def headline_of(model: Any, diagnosis: Diagnosis | None) -> Headline:
     claim = _claim(guarantee.equivalence)
     if diagnosis is not None:
         advice = f"Training warned: {warned}" if warned else ""
+        if diagnosis.holds and guarantee.equivalence is None:
+            text = f"Nothing is claimed about the factors: {guarantee.gap}. {diagnosis.verdict}"
+            return Headline("bad", "No claim", text, advice)
+        if diagnosis.holds and warned:
+            text = f"{diagnosis.verdict} But training warned: {warned}"
+            return Headline("bad", "Not supported", text)
         if diagnosis.holds:
             text = f"{found}: {claim}. {diagnosis.verdict}"
             return Headline("good", "Supported", text, advice)

@@ -17,7 +17,16 @@ from isolatent.contrast import ContrastiveLoss, PosteriorInfoNCE
 from isolatent.pairs import Batch
 from isolatent.training.batch_losses import encode_batch, encode_parts, has_bound, loss_of
 
-__all__ = ["FEWEST_HELD_OUT", "MOST_SUPPORT_PAIRS", "Support", "batch_values", "measure_support"]
+__all__ = [
+    "BATCHES",
+    "BATCH_SIZES",
+    "FEWEST_HELD_OUT",
+    "MOST_SUPPORT_PAIRS",
+    "NO_INFORMATION",
+    "Support",
+    "batch_values",
+    "measure_support",
+]
 
 FEWEST_HELD_OUT = 100  # pairs, that say anything about the information which pairs share
 MOST_SUPPORT_PAIRS = 4096  # that are encoded
