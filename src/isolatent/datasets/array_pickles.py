@@ -226,27 +226,27 @@ class _ArrayUnpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         raise _RefusedError("refers to objects outside of the file")
 
-    def load_bytearray8(self) -> None:
+    def load_bytearray8(self: Any) -> None:
         (length,) = struct.unpack("<Q", self.read(8))
         self.append(bytearray(self.read(length)))  # pickle's own sets it aside before it reads
 
     # Hashing a container visits all that is in it, as often as it is referred to.
-    def load_dict(self) -> None:
+    def load_dict(self: Any) -> None:
         _check_keys(self.stack[::2])
-        super().load_dict()
+        pickle._Unpickler.dispatch[pickle.DICT[0]](self)
 
-    def load_setitem(self) -> None:
+    def load_setitem(self: Any) -> None:
         _check_keys(self.stack[-2:-1])
-        super().load_setitem()
+        pickle._Unpickler.dispatch[pickle.SETITEM[0]](self)
 
-    def load_setitems(self) -> None:
+    def load_setitems(self: Any) -> None:
         _check_keys(self.stack[::2])
-        super().load_setitems()
+        pickle._Unpickler.dispatch[pickle.SETITEMS[0]](self)
 
-    def load_empty_set(self) -> None:
+    def load_empty_set(self: Any) -> None:
         raise _RefusedError("holds a set")
 
-    def load_frozenset(self) -> None:
+    def load_frozenset(self: Any) -> None:
         raise _RefusedError("holds a frozenset")
 
     dispatch = pickle._Unpickler.dispatch | {
