@@ -4,10 +4,12 @@ import errno
 import json
 import os
 import pickle
+import socket
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -238,6 +240,30 @@ def test_a_lock_keeps_others_out_until_its_owner_ends(tmp_path):
     with lock_directory(directory):
         assert (directory / LOCK_FILE).read_text().startswith(f"{os.getpid()} on ")
     assert list(directory.iterdir()) == []
+
+
+def test_a_lock_by_the_means_of_windows(tmp_path, monkeypatch):
+    """With a stand-in for its module; no process is asked whether it is alive, by a signal."""
+    locked = []
+
+    def locking(file, mode, n_bytes):
+        place = (os.fstat(file).st_ino, os.lseek(file, 0, os.SEEK_CUR))
+        assert (mode, n_bytes) == (2, 1)
+        if place in locked:
+            raise PermissionError("locked")
+        locked.append(place)
+
+    stand_in = SimpleNamespace(locking=locking, LK_NBLCK=2)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", stand_in)
+    monkeypatch.setattr(os, "kill", None)
+    (tmp_path / LOCK_FILE).write_text(f"{os.getpid()} on a machine that was switched off")
+    with lock_directory(tmp_path):
+        assert (tmp_path / LOCK_FILE).read_text() == f"{os.getpid()} on {socket.gethostname()}\n"
+        message = f"written by process {os.getpid()} on "
+        with pytest.raises(LockedError, match=message), lock_directory(tmp_path):
+            pass
+    assert [place for _, place in locked] == [2**30]
 
 
 def test_a_lock_leaves_no_empty_directory(tmp_path):

@@ -17,6 +17,7 @@ from isolatent.streams import (
     draws_globally,
     layers_from_stream,
     random_stream,
+    replayed,
     stream_for,
 )
 from isolatent.training import contrastive
@@ -179,6 +180,16 @@ def test_a_stream_goes_on_where_it_stopped():
         with stream_for(parts, loud=True):
             found.append(torch.rand(3))
     assert torch.equal(torch.cat(found), expected)
+
+
+def test_masks_are_drawn_again_where_there_is_no_stream():
+    """As in a backward pass after the stream has ended."""
+    dropout, x = replayed(Dropout(0.5)), torch.ones(99)
+    with random_stream(Generator().manual_seed(0)):
+        expected = dropout(x)
+    before = torch.get_rng_state()
+    assert torch.equal(dropout(x), expected)
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_recomputed_activations_have_the_masks_of_the_forward_pass(monkeypatch):

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ __all__ = [
 PARTIAL_SUFFIX = ".partial"  # of temporary files, so that a search for *.json does not find them
 ABANDONED_SECONDS = 3600.0  # since the last write to a temporary file of a run that was killed
 LOCK_FILE = ".isolatent-lock"
+LOCKED_BYTE = 2**30  # of a lock file on Windows, where nobody can read what is locked
 LARGEST_JSON, DEEPEST_JSON = 64 * 2**20, 100  # bytes, and containers within each other
 # What code raises that interprets damaged data.
 INTERPRETATION_ERRORS = (
@@ -149,7 +151,7 @@ def lock_directory(path: str | os.PathLike[str]) -> Iterator[None]:
 
     The file ``.isolatent-lock`` in the directory holds the process id and the machine of the owner,
     for a message. The lock itself is the system's, so that it ends with its process, however that
-    ends. Systems without such locks (Windows) go by the process id.
+    ends. That of Windows has only been tried with a stand-in for it.
 
     Args:
         path: The directory; it is created, and removed in the end if it is empty.
@@ -182,7 +184,7 @@ def _open_lock(target: Path) -> IO[str]:
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         file = os.fdopen(os.open(target, flags, 0o666), "r+")
         owner = file.read(200).strip()
-        if not _try_lock(file, owner):
+        if not _try_lock(file):
             file.close()
             who = f"process {owner}" if owner else "another process"
             raise LockedError(
@@ -200,13 +202,11 @@ def _open_lock(target: Path) -> IO[str]:
     return file
 
 
-def _try_lock(file: IO[str], owner: str) -> bool:
+def _try_lock(file: IO[str]) -> bool:
     try:
         import fcntl
     except ImportError:
-        number, _, host = owner.partition(" on ")
-        alive = number.isdecimal() and host == socket.gethostname() and _is_alive(int(number))
-        return not alive
+        return _try_lock_of_windows(file)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -216,13 +216,18 @@ def _try_lock(file: IO[str], owner: str) -> bool:
     return True
 
 
-def _is_alive(process: int) -> bool:
+def _try_lock_of_windows(file: IO[str]) -> bool:
+    """Lock a byte far behind the end of the file, so that others can read who its owner is."""
+    locking: Any = import_module("msvcrt")
+    number = file.fileno()
+    place = os.lseek(number, 0, os.SEEK_CUR)
+    os.lseek(number, LOCKED_BYTE, os.SEEK_SET)
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
+        locking.locking(number, locking.LK_NBLCK, 1)
     except OSError:
-        return True
+        return False
+    finally:
+        os.lseek(number, place, os.SEEK_SET)
     return True
 
 

@@ -148,13 +148,12 @@ def replayed(module: Callable[..., Any]) -> Callable[..., Any]:
     states: list[Tensor] = []
 
     def call(*args: Any) -> Any:
-        current = _STREAM.get()
-        if current is None:
-            return module(*args)
         if not states:
-            states.append(current.get_state())
+            current = _STREAM.get()
+            if current is not None:
+                states.append(current.get_state())
             return module(*args)
-        again = Generator()
+        again = Generator()  # also if the backward pass has no stream
         again.set_state(states[0])
         with random_stream(again):
             return module(*args)

@@ -119,6 +119,27 @@ def test_options_of_images_are_refused_for_tables(isolatent, files, tmp_path):
     assert "--augment is for a folder of images or a video" in done.err
 
 
+@pytest.mark.parametrize(
+    ("shape", "options", "named"),
+    [
+        ((30, 16, 16), (), True),
+        ((30, 16, 16), ("--encoder", "pooled"), False),
+        ((30, 16, 16), ("--encoder", "mlp"), False),
+        ((30, 3, 16, 16), (), False),
+    ],
+)
+def test_an_array_that_may_hold_trials_is_said_to_be_taken_for_images(
+    isolatent, tmp_path, shape, options, named
+):
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    np.save(tmp_path / "x.npy", pixels)
+    done = isolatent("fit", tmp_path / "x.npy", *SHORT[:-1], *options, "--out", tmp_path / "m")
+    assert done.code == 0, done.err
+    assert ("if the axes are trials, time and columns, use --encoder mlp" in done.out) == named
+    as_trials = "30 trials of 16 rows" in done.out
+    assert as_trials == ("mlp" in options)
+
+
 def test_a_stray_file_is_named_before_anything_is_written(isolatent, tmp_path, folder):
     stray = tmp_path / "films"
     stray.mkdir()

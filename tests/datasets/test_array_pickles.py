@@ -7,6 +7,7 @@ import pickle
 import pickletools
 import struct
 import subprocess
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -103,6 +104,8 @@ def program(*parts):
 
 RECONSTRUCT = b"cnumpy.core.multiarray\n_reconstruct\n"
 DTYPE = b"cnumpy\ndtype\n"
+NESTED_LIST = b"]" + b"q\x000]h\x00ah\x00a" * 60
+NESTED_TUPLE = b")" + b"2\x86" * 60  # each holds the one before it twice
 
 
 @pytest.mark.parametrize(
@@ -121,12 +124,27 @@ DTYPE = b"cnumpy\ndtype\n"
         # Attributes of the functions that names stand for cannot be set.
         (program(RECONSTRUCT, b"}X\x01\0\0\0aK\x01sb"), "sets the state of a function"),
         (program(DTYPE, b"X\x02\0\0\0f4\x85R}b"), "dtype with an unknown state"),
-        (program(DTYPE, b"K\x04\x85R"), "has a dtype 4"),
+        (program(DTYPE, b"K\x04\x85R"), "has a dtype of type int"),
         (program(b"cnumpy\nndarray\n)R"), "makes an array in an unknown way"),
         (
             program(b"c_codecs\nencode\nX\x01\0\0\0aX\x05\0\0\0rot13\x86R"),
             "encodes text as 'rot13'",
         ),
+        (
+            program(b"c_codecs\nencode\nX\x01\0\0\0a", NESTED_TUPLE, b"\x86R"),
+            "encodes a str by a tuple",
+        ),
+        (program(DTYPE, NESTED_LIST, b"\x85R"), "has a dtype of type list"),
+        (
+            program(b"cnumpy.core.numeric\n_frombuffer\n(C\x01a", NESTED_LIST, b"K\x01NtR"),
+            "has an array with a dtype of type list",
+        ),
+        # Hashes of them would take for ever.
+        (program(b"}", NESTED_TUPLE, b"Ns"), "a dictionary with a tuple as a key"),
+        (program(b"}(", NESTED_TUPLE, b"Nu"), "a dictionary with a tuple as a key"),
+        (program(b"(", NESTED_TUPLE, b"Nd"), "a dictionary with a tuple as a key"),
+        (program(b"(", NESTED_TUPLE, b"\x91"), "holds a frozenset"),
+        (program(b"\x8f(", NESTED_TUPLE, b"\x90"), "holds a set"),
         (program(RECONSTRUCT, b"NNN\x87R"), "has an array without data"),
         (program(b"]q\0h\0a"), "a container that holds itself"),
     ],
@@ -145,6 +163,7 @@ def test_all_else_is_refused_by_name(read, content, message):
         b"GIF89a",
         program(b"\x8e" + struct.pack("<Q", 2**40), b"abc"),  # bytes, longer than the file
         program(b"B" + struct.pack("<I", 2**31), b"abc"),
+        program(b"\x96" + struct.pack("<Q", 2**31), b"abc"),
         b"\x80\x04\x95" + struct.pack("<Q", 2**60) + b".",  # a frame
         program(b"\x8a\xff"),
         program(b"r" + struct.pack("<I", 2**32 - 1)),  # a slot of the memory
@@ -198,3 +217,27 @@ def test_shared_containers_are_converted_once(read):
         inner = [inner] * 10
     found = read(inner)
     assert found[0] is found[9]
+
+
+@pytest.mark.parametrize("size", [9, 200_000])  # within a frame, and after one
+def test_arrays_in_bytes_that_can_change_are_read(read, size):
+    content = pickle.dumps([np.arange(size) % 251], 5)
+    assert pickle.BYTEARRAY8 in content
+    assert np.array_equal(read(content)[0], np.arange(size) % 251)
+
+
+def test_no_memory_is_set_aside_for_bytes_that_are_not_there(read):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="not a complete pickle"):
+            read(program(b"\x96" + struct.pack("<Q", 2**27)))
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_shape_of_nested_tuples_is_not_printed(read):
+    content = pickle.dumps(np.zeros((2, 3), np.uint8), 2)
+    content = content.replace(b"K\x02K\x03\x86", NESTED_TUPLE)
+    with pytest.raises(ValueError, match="a size that is no length of an axis"):
+        read(content)

@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 from scipy import io as scipy_io
 
+from isolatent.files import DamagedFileError
 from isolatent.pairs.readers import Selection, read_observations
 
 RNG = np.random.default_rng(0)
@@ -88,8 +89,28 @@ def write_dataset(path, x, session=None, time=None):
     return data
 
 
+def write_netcdf4(path, x, session=None, time=None):
+    write_dataset(path, x, session, time).to_netcdf(path, engine="h5netcdf")
+
+
 def write_netcdf(path, x, session=None, time=None):
     write_dataset(path, x, session, time).to_netcdf(path, engine="scipy")
+
+
+def write_anndata(path, x):
+    import anndata
+
+    names = pd.DataFrame(index=pd.Index([*"uvw"], dtype=object))
+    anndata.AnnData(x, obs=pd.DataFrame(index=CELLS), var=names).write_h5ad(path)
+
+
+def write_nwb(path, x):
+    import pynwb
+
+    file = pynwb.NWBFile("a session", "id", datetime(2026, 3, 29, tzinfo=UTC))
+    file.add_acquisition(pynwb.TimeSeries(name="rates", data=x, unit="Hz", timestamps=TIME))
+    with pynwb.NWBHDF5IO(str(path), "w") as out:
+        out.write(file)
 
 
 def write_xarray_zarr(path, x, session=None, time=None):
@@ -103,6 +124,7 @@ WRITERS = {
     "zarr 3": ("x.zarr", write_zarr),
     "zarr 2": ("x.zarr", write_zarr2),
     "netcdf": ("x.nc", write_netcdf),
+    "netcdf4": ("x.nc", write_netcdf4),
     "xarray": ("x.zarr", write_xarray_zarr),
 }
 FORMATS = pytest.mark.parametrize(("name", "write"), WRITERS.values(), ids=WRITERS)
@@ -168,6 +190,49 @@ def test_arrays_in_groups_of_hdf5_have_paths(tmp_path):
     np.testing.assert_array_equal(found.x, X)
     np.testing.assert_array_equal(found.times, TIME)
     assert found.notes == ("read the array 'run/rates'",)
+
+
+def store_elsewhere(path, way, replaced="x"):
+    """Let a dataset take its values from another file that the reader can open."""
+    folder = path.parent / "elsewhere"
+    folder.mkdir()
+    X.tofile(folder / "x.raw")
+    write_hdf5(folder / "x.h5", x=X)
+    with h5py.File(path, "a") as file:
+        file.pop(replaced, None)
+        if way == "external":
+            external = [(str(folder / "x.raw"), 0, X.nbytes)]
+            file.create_dataset(replaced, X.shape, X.dtype, external=external)
+        elif way == "virtual":
+            layout = h5py.VirtualLayout(X.shape, X.dtype)
+            layout[:] = h5py.VirtualSource(str(folder / "x.h5"), "x", X.shape)
+            file.create_virtual_dataset(replaced, layout)
+        else:
+            file[replaced] = h5py.ExternalLink(str(folder / "x.h5"), "x")
+        assert np.array_equal(file[replaced][()], X)
+
+
+@pytest.mark.parametrize("way", ["external", "virtual"])
+@pytest.mark.parametrize("name", ["x.h5", "x.mat"])
+def test_arrays_that_are_stored_in_other_files_are_refused(tmp_path, name, way):
+    write_hdf5(tmp_path / name, y=X)
+    store_elsewhere(tmp_path / name, way)
+    with pytest.raises(DamagedFileError, match=f"{name} is refused: 'x' has its values elsewhere"):
+        read(tmp_path / name, array="x")
+    assert read(tmp_path / name, array="y").x.size == X.size  # the others are read
+
+
+@pytest.mark.parametrize("way", ["external", "virtual", "link"])
+@pytest.mark.parametrize(
+    ("name", "write"),
+    [("x.h5ad", write_anndata), ("x.nwb", write_nwb), ("x.nc", write_netcdf4)],
+)
+def test_files_that_refer_to_others_are_refused(tmp_path, name, write, way):
+    write(tmp_path / name, X)
+    assert np.array_equal(read(tmp_path / name).x, X)
+    store_elsewhere(tmp_path / name, way, "other")
+    with pytest.raises(DamagedFileError, match=f"{name} is refused: 'other' has its values else"):
+        read(tmp_path / name)
 
 
 def test_netcdf_and_xarray_name_the_columns(tmp_path):

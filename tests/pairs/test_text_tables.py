@@ -41,6 +41,19 @@ def test_a_point_is_the_decimal_sign_unless_cells_say_otherwise(text):
     assert sniff_dialect(text.encode()).decimal == "."
 
 
+@pytest.mark.parametrize(
+    ("decimal", "text"), [(",", "1.234"), (",", "1.234,5"), (",", "1_000"), (".", "1_000")]
+)
+def test_signs_between_thousands_are_reported(tmp_path, decimal, text):
+    path = tmp_path / "x.csv"
+    rows = [f"{k}{decimal}5;{k}{decimal}25" for k in range(9)]
+    rows[4] = f"1{decimal}5;{text}"
+    path.write_text("a;b\n" + "\n".join(rows) + "\n")
+    message = rf"'b' holds text \('{text}'\), not numbers in row 4 \(line 6\); correct the value"
+    with pytest.raises(ValueError, match=message):
+        read(path)
+
+
 def test_a_later_block_may_contradict_the_types_of_the_first(tmp_path):
     """Arrow guesses types from the first megabyte."""
     path = tmp_path / "x.csv"

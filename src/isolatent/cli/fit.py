@@ -269,9 +269,8 @@ def fit(
         _check_beliefs(context.params)
         model = _build(context.params, n_features, is_image)
         _check_sizes(model, n_features)
-        notes = () if isinstance(observed, ImageData) else observed.notes
         if not quiet:
-            for line in (*notes, _summary(observed, model)):
+            for line in (*observed.notes, _summary(observed, model)):
                 say(line)
             say(f"to be claimed: {model.expected_guarantee()}")
         live = _live_report(observed, model, data, out, say) if watch and first else None

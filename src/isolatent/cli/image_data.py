@@ -44,6 +44,7 @@ class ImageData:
 
     images: Images
     pairs: ImagePairs | AugmentedPairs
+    notes: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what the data are, for the first line of a fit."""
@@ -134,10 +135,17 @@ def read_image_data(
         True if options["grayscale"] else None,
         quiet,
     )
+    notes: tuple[str, ...] = ()
+    if options["encoder"] is None and _may_be_trials(options["data"]):
+        notes = (
+            "whole numbers with three axes are taken for images; if the axes are trials, time and "
+            "columns, use --encoder mlp",
+        )
     if options["augment"] is not None:
-        return ImageData(images, AugmentedPairs(images, _augmentations(options, images.shape[1])))
+        views = AugmentedPairs(images, _augmentations(options, images.shape[1]))
+        return ImageData(images, views, notes)
     if options["pairs"] is not None:
-        return ImageData(images, read_image_pairs(images, options["pairs"]))
+        return ImageData(images, read_image_pairs(images, options["pairs"]), notes)
     longest = len(images)
     if images.groups is not None:
         longest = int(np.unique(images.groups, return_counts=True)[1].max())
@@ -145,7 +153,14 @@ def read_image_data(
         raise ValueError(
             f"--lag must be shorter than the longest sequence, {longest} images, got {lag[1]}"
         )
-    return ImageData(images, ImagePairs.from_sequences(images, lag))
+    return ImageData(images, ImagePairs.from_sequences(images, lag), notes)
+
+
+def _may_be_trials(data: Path) -> bool:
+    """Return whether images are an array with the axes that trials have, too."""
+    if data.suffix.lower() != ".npy":
+        return False
+    return int(np.load(data, mmap_mode="r", allow_pickle=False).ndim) == 3
 
 
 def _augmentations(options: Mapping[str, Any], channels: int) -> Any:

@@ -12,7 +12,7 @@ import math
 import os
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 __all__ = ["read_array_pickle"]
 
 NUMBER_KINDS = "biuf"  # of numbers: booleans, integers, floats
+PLAIN = (type(None), str, bytes, bool, int, float)
 
 
 def read_array_pickle(path: str | os.PathLike[str]) -> Any:
@@ -88,11 +89,6 @@ class _BoundedReader:
         self.left -= len(line)
         return line
 
-    def readinto(self, buffer: Any) -> int:
-        part = self.read(len(buffer))
-        buffer[:] = part
-        return len(part)
-
 
 class _Dtype:
     """A dtype as a pickle describes it: its code, then its byte order as the state."""
@@ -101,7 +97,7 @@ class _Dtype:
 
     def __init__(self, code: Any) -> None:
         if not isinstance(code, str):
-            raise _RefusedError(f"has a dtype {code!r}")
+            raise _RefusedError(f"has a dtype of type {type(code).__name__}")
         self.code, self.order = code, "|"
 
     def __setstate__(self, state: Any) -> None:
@@ -114,7 +110,7 @@ class _Dtype:
     def resolve(self) -> np.dtype[Any]:
         # One character and a size: no names of fields, shapes or metadata.
         if len(self.code) > 3 or self.code[:1] not in NUMBER_KINDS or not self.code[1:].isdigit():
-            raise _RefusedError(f"has an array of dtype {self.code!r}")
+            raise _RefusedError(f"has an array of dtype {self.code[:20]!r}")
         order = "" if self.order == "|" else self.order
         return np.dtype(order + self.code)
 
@@ -136,12 +132,15 @@ class _Array:
 
 def _array(data: Any, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
     if not isinstance(dtype, _Dtype):
-        raise _RefusedError(f"has an array of dtype {dtype!r}")
+        raise _RefusedError(f"has an array with a dtype of type {type(dtype).__name__}")
     kind = dtype.resolve()
     if not isinstance(data, bytes | bytearray):
         raise _RefusedError("has an array of objects")
-    sizes = isinstance(shape, tuple) and all(type(n) is int and n >= 0 for n in shape)
-    if not sizes or len(shape) > 8 or math.prod(shape) * kind.itemsize != len(data):
+    if not isinstance(shape, tuple) or len(shape) > 8:
+        raise ValueError(f"an array has no shape of up to 8 axes but a {type(shape).__name__}")
+    if not all(type(n) is int and 0 <= n < 2**63 for n in shape):
+        raise ValueError("an array has a size that is no length of an axis")
+    if math.prod(shape) * kind.itemsize != len(data):
         raise ValueError(f"an array of shape {shape} and {kind} has {len(data)} bytes")
     array = np.frombuffer(data, kind).reshape(shape, order="F" if order == "F" else "C")
     array.flags.writeable = False
@@ -178,8 +177,10 @@ def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any) -> _Array:
 
 def _encode(text: Any, encoding: Any = "latin1") -> bytes:
     """Stand for the function by which protocols before 3 store bytes."""
-    if not isinstance(text, str) or encoding != "latin1":
-        raise _RefusedError(f"encodes text as {encoding!r}")
+    if not isinstance(text, str) or not isinstance(encoding, str):
+        raise _RefusedError(f"encodes a {type(text).__name__} by a {type(encoding).__name__}")
+    if encoding != "latin1":
+        raise _RefusedError(f"encodes text as {encoding[:20]!r}")
     return text.encode("latin1")
 
 
@@ -225,6 +226,44 @@ class _ArrayUnpickler(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         raise _RefusedError("refers to objects outside of the file")
 
+    def load_bytearray8(self: Any) -> None:
+        (length,) = struct.unpack("<Q", self.read(8))
+        self.append(bytearray(self.read(length)))  # pickle's own sets it aside before it reads
+
+    # Hashing a container visits all that is in it, as often as it is referred to.
+    def load_dict(self: Any) -> None:
+        _check_keys(self.stack[::2])
+        pickle._Unpickler.dispatch[pickle.DICT[0]](self)
+
+    def load_setitem(self: Any) -> None:
+        _check_keys(self.stack[-2:-1])
+        pickle._Unpickler.dispatch[pickle.SETITEM[0]](self)
+
+    def load_setitems(self: Any) -> None:
+        _check_keys(self.stack[::2])
+        pickle._Unpickler.dispatch[pickle.SETITEMS[0]](self)
+
+    def load_empty_set(self: Any) -> None:
+        raise _RefusedError("holds a set")
+
+    def load_frozenset(self: Any) -> None:
+        raise _RefusedError("holds a frozenset")
+
+    dispatch = pickle._Unpickler.dispatch | {
+        pickle.BYTEARRAY8[0]: load_bytearray8,
+        pickle.DICT[0]: load_dict,
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+        pickle.EMPTY_SET[0]: load_empty_set,
+        pickle.FROZENSET[0]: load_frozenset,
+    }
+
+
+def _check_keys(keys: Sequence[Any]) -> None:
+    for key in keys:
+        if not isinstance(key, PLAIN):
+            raise _RefusedError(f"has a dictionary with a {type(key).__name__} as a key")
+
 
 def _plain(value: Any, known: dict[int, Any]) -> Any:
     """Return containers with their arrays in place of what stood for them.
@@ -238,7 +277,7 @@ def _plain(value: Any, known: dict[int, Any]) -> Any:
         if value.value is None:
             raise _RefusedError("has an array without data")
         return value.value
-    if value is None or isinstance(value, str | bytes | bool | int | float):
+    if isinstance(value, PLAIN):
         return value
     if not isinstance(value, list | tuple | dict):
         raise _RefusedError(f"holds a {type(value).__name__}")

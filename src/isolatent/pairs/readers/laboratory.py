@@ -73,7 +73,10 @@ def require(module: str, package: str, what: str) -> Any:
 
 
 class Hdf5Store:
-    """The datasets of an HDF5 file, by their paths; links to other files are not followed.
+    """The datasets of an HDF5 file, by their paths; nothing is read of other files.
+
+    Links to them are not listed. Datasets that have their values there, or are virtual, are listed
+    but refused when they are read.
 
     Args:
         path: The file.
@@ -126,6 +129,8 @@ class Hdf5Store:
         """Return a dataset."""
         with self._h5py.File(self.path, "r") as file:
             dataset = file[name]
+            if _is_stored_elsewhere(dataset):
+                raise _refused(self.path, name)
             if self._is_matlab_text(dataset):
                 characters = np.asarray(dataset[()]).T.astype(np.uint32)
                 rows = ["".join(map(chr, row)).rstrip() for row in np.atleast_2d(characters)]
@@ -134,6 +139,49 @@ class Hdf5Store:
                 return np.asarray(dataset.asstr()[()], dtype=str)
             values = np.asarray(dataset[()])
             return values.T if self.matlab else values
+
+
+def _is_stored_elsewhere(dataset: Any) -> bool:
+    """Return whether the values of a dataset may come from other files."""
+    return dataset.external is not None or dataset.is_virtual
+
+
+def _refused(path: Path, name: str) -> DamagedFileError:
+    reason = f"{name!r} has its values elsewhere, by external storage, a virtual dataset or a link"
+    return DamagedFileError(
+        path.name, f"{reason}; only what is in the file itself is read", REFUSED
+    )
+
+
+def refuse_other_files(path: Path) -> None:
+    """Raise an error if an HDF5 file refers to others, for libraries that would follow.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DamagedFileError: If a link leads to another file, a dataset is stored in one, or is
+            virtual.
+    """
+    h5py = require("h5py", "h5py", path.name)
+    with damaged_as(path), h5py.File(path, "r") as file:
+        waiting, seen = [("", file)], set()
+        while waiting:
+            prefix, group = waiting.pop()
+            if group.id in seen:
+                continue
+            seen.add(group.id)
+            for key in group:
+                name, link = prefix + key, group.get(key, getlink=True)
+                if isinstance(link, h5py.SoftLink):  # to what is listed elsewhere in the file
+                    continue
+                if not isinstance(link, h5py.HardLink):
+                    raise _refused(path, name)
+                value = group[key]
+                if isinstance(value, h5py.Group):
+                    waiting.append((f"{name}/", value))
+                elif isinstance(value, h5py.Dataset) and _is_stored_elsewhere(value):
+                    raise _refused(path, name)
 
 
 def read_hdf5(path: Path, selection: Selection) -> Contents:
@@ -199,6 +247,7 @@ def read_nwb(path: Path, selection: Selection) -> Contents:
     ``--array`` names the series, such as ``rates`` or ``processing/ecephys/rates``.
     """
     pynwb = require("pynwb", "pynwb", path.name)
+    refuse_other_files(path)
     with damaged_as(path), pynwb.NWBHDF5IO(str(path), "r", load_namespaces=True) as io:
         series = {
             _nwb_name(one): one
@@ -262,6 +311,7 @@ def read_anndata(path: Path, selection: Selection) -> Contents:
     """
     anndata = require("anndata", "anndata", path.name)
     check_memory(path.name, path.stat().st_size, selection)
+    refuse_other_files(path)
     with damaged_as(path):
         data = anndata.read_h5ad(path)
     selection = selection.resolve({*data.obs, *data.layers, *data.obsm})
@@ -394,6 +444,7 @@ def read_netcdf(path: Path, selection: Selection) -> Contents:
     engine = "scipy"
     if is_hdf5(path):
         require("h5netcdf", "h5netcdf", f"{path.name}, NetCDF of version 4,")
+        refuse_other_files(path)
         engine = "h5netcdf"
     with damaged_as(path), xarray.open_dataset(path, engine=engine) as dataset:
         return _contents_of_dataset(path, dataset, selection)

@@ -347,8 +347,12 @@ def _parse_floats(
     for row, text in enumerate(texts):
         if text is None or text.strip() in MISSING_TEXT:
             continue
+        # Python takes "1_000", and a point beside decimal commas may be one of thousands.
+        if "_" in text or (point != "." and "." in text):
+            wrong.append(row)
+            continue
         try:
-            values[row] = float(text if point == "." else text.replace(point, "."))
+            values[row] = float(text.replace(point, "."))
         except ValueError:
             wrong.append(row)
     if not wrong:
