@@ -12,9 +12,9 @@ import pytest
 
 from command_line import NAMES, QUICK, run_main
 from isolatent.cli.app import COMMAND_GROUPS, app, printable
-from isolatent.cli.data_options import DATA_RECORD
-from isolatent.cli.model import _sessions as sessions_of
+from isolatent.cli.data_options import DATA_RECORD, sessions_of
 from isolatent.cli.model import holds_results
+from isolatent.diagnosis import Choice, Diagnosis
 from isolatent.pairs.readers import Observations
 from isolatent.training import ContrastiveICA
 
@@ -76,6 +76,7 @@ def test_codes_carry_row_session_and_time_without_options(
     out = messy.parent / f"codes{suffix}"
     done = isolatent("transform", model, messy, "--out", out)
     assert done.code == 0, done.err
+    assert done.out.startswith("read with columns separated by semicolons")
     assert done.out.endswith("3 components; 3 rows with missing values have no codes\n")
     if suffix == ".npz":
         found = dict(np.load(out))
@@ -95,6 +96,20 @@ def test_codes_carry_row_session_and_time_without_options(
     np.testing.assert_allclose(h[known], expected, rtol=1e-5, atol=1e-6)
 
 
+def test_every_command_says_how_it_read_a_file(isolatent, messy, model_of_messy, world):
+    model, _ = model_of_messy
+    np.save("z.npy", world.z)
+    for words in (
+        ("evaluate", model, messy, "--truth", "z.npy"),
+        ("report", model, "--data", messy),
+    ):
+        done = isolatent(*words)
+        assert done.code == 0, done.err
+        assert done.out.startswith("read with columns separated by semicolons")
+    done = isolatent("diagnose", model, messy)
+    assert done.out.startswith("read with columns separated by semicolons")
+
+
 def test_new_data_need_only_the_columns_of_the_fit(isolatent, messy, model_of_messy, world):
     model, _ = model_of_messy
     path = messy.parent / "new.csv"
@@ -104,13 +119,17 @@ def test_new_data_need_only_the_columns_of_the_fit(isolatent, messy, model_of_me
     assert [*pd.read_csv(messy.parent / "h.csv")] == ["row", "h0", "h1", "h2"]
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": 99}', "\x00"])
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[]", '{"format": 99}', "\x00", "[" * 100_000, '{"format": 1, "time": 3}'],
+    ids=["cut", "list", "format", "binary", "deep", "type"],
+)
 def test_a_damaged_record_is_named(isolatent, messy, model_of_messy, content):
     model, _ = model_of_messy
     (model / DATA_RECORD).write_text(content)
     done = isolatent("transform", model, messy)
     assert done.code == 2
-    assert done.err.startswith(f"isolatent: {DATA_RECORD} is damaged: ")
+    assert done.err.startswith(f"isolatent: {model / DATA_RECORD} is damaged: ")
 
 
 def test_columns_without_names_are_known_by_their_numbers(isolatent, tmp_path, world):
@@ -153,6 +172,49 @@ def test_a_pause_begins_another_session_for_a_diagnosis(world):
     observed = Observations(world.x, times=times, groups=np.repeat(["a", "b"], 200))
     assert np.flatnonzero(np.diff(sessions_of(observed))).tolist() == [149, 199]
     assert sessions_of(Observations(world.x, world.x_pos, times=times)) is None
+
+
+@pytest.fixture
+def paused(tmp_path, world):
+    """A table with a time for each row and a pause after row 149."""
+    times = np.arange(400.0) + 100 * (np.arange(400) >= 150)
+    table = pd.DataFrame(world.x, columns=NAMES).assign(when=times, gain=7.5)
+    table.to_csv(tmp_path / "paused.csv", index=False)
+    return times
+
+
+def test_times_of_a_fit_reach_its_diagnosis_and_its_pages(isolatent, paused, monkeypatch):
+    given = []
+    found = Diagnosis(None, (), None, (), "Cannot tell.")
+    monkeypatch.setattr(
+        ContrastiveICA, "diagnose", lambda self, *x, groups: given.append(groups) or found
+    )
+    pages = []
+    monkeypatch.setattr(
+        "isolatent.report.write_report", lambda path, page, **how: pages.append(page)
+    )
+    command = ("fit", "paused.csv", "--time", "when", *DECLARED, *QUICK, "--diagnose")
+    assert isolatent(*command).code == 0
+    assert np.flatnonzero(np.diff(given[0])).tolist() == [149]
+    assert isolatent("report", "model", "--data", "paused.csv").code == 0
+    for page in pages:
+        assert page.sections[0].rows.times.tolist() == paused.tolist()
+
+
+def test_a_choice_takes_times_and_says_what_was_left_out(isolatent, paused, monkeypatch):
+    given = []
+
+    def compare(x, x_pos, groups, **options):
+        given.extend([x.shape, groups])
+        return Choice(None, (), None, None, None, (), "Cannot tell.")
+
+    monkeypatch.setattr("isolatent.diagnosis.choose", compare)
+    done = isolatent("choose", "paused.csv", "--time", "when")
+    assert done.code == 0, done.err
+    assert given[0] == (400, 3)  # neither the times nor what is constant
+    assert np.flatnonzero(np.diff(given[1])).tolist() == [149]
+    assert "'gain' is constant, and left out" in done.out
+    assert "left out" not in isolatent("choose", "paused.csv", "--time", "when", "--quiet").out
 
 
 # Output as JSON

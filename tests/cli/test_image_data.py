@@ -8,6 +8,7 @@ from torch import Generator
 
 from isolatent.datasets import render_sprites
 from isolatent.pairs import Augmentations, AugmentedPairs, ImagePairs, read_images
+from isolatent.pairs import images as images_module
 from isolatent.training import ContrastiveICA
 
 SHORT = ("--n-components", "2", "--max-steps", "4", "--batch-size", "16", "--quiet")
@@ -161,3 +162,22 @@ def test_a_model_of_images_takes_images_of_its_size_only(isolatent, tmp_path, fo
     assert "must have 256 columns like the training data" in done.err
     done = isolatent("transform", model, folder)
     assert "must be a file like the training data, got images" in done.err
+
+
+def test_images_beyond_the_memory_are_kept_on_disk(isolatent, folder, monkeypatch):
+    places = []
+    placed = images_module._place
+
+    def place(*given):
+        places.append(placed(*given))
+        return places[-1]
+
+    monkeypatch.setattr(images_module, "_place", place)
+    assert isolatent("fit", folder, *SHORT, "--out", "model", "--max-memory", "1kB").code == 0
+    words = ("transform", "model", folder, "--max-memory")
+    assert isolatent(*words, "1kB", "--out", "a.npy").code == 0
+    assert isolatent(*words, "1MB", "--out", "b.npy").code == 0
+    assert places == ["disk", "disk", "memory"]
+    np.testing.assert_array_equal(np.load("a.npy"), np.load("b.npy"))
+    done = isolatent("transform", "model", folder, "--max-memory", "much", "--out", "c.npy")
+    assert (done.code, "--max-memory must be a size" in done.err) == (2, True)

@@ -9,6 +9,7 @@ import pytest
 import isolatent as iso
 from isolatent.diagnosis import Diagnosis
 from isolatent.diagnosis.trials import Candidate, prepare, run_trial
+from isolatent.files import DamagedFileError, LockedError, lock_directory
 from isolatent.pairs import Batch
 
 BOX = iso.World(iso.Box(2), iso.Uniform(), iso.Laplace(0.08), iso.Linear(), seed=0)
@@ -80,6 +81,39 @@ def test_a_choice_continues_where_it_was_interrupted(pairs, tmp_path):
     assert again == []
     with pytest.raises(ValueError, match="directory must be new"):
         iso.choose(*pairs, directory=tmp_path / "choice", **options | {"steps": 50})
+
+
+def test_a_directory_is_of_one_choice(tmp_path):
+    x = np.random.default_rng(0).normal(size=(1500, 3)).cumsum(axis=0)
+    recipe = iso.Recipe(batch_size=64)
+    options = {
+        **{"n_components": 2, "lags": [1, 5], "directory": tmp_path / "choice"},
+        **{"candidates": [{"space": "box"}], **QUICK, "steps": 10},
+    }
+    iso.choose(x, model=iso.ContrastiveICA(recipe=recipe, axes=None), **options)
+    again = []
+    iso.choose(
+        x, model=iso.ContrastiveICA(recipe=recipe, axes=None), on_trial=again.append, **options
+    )
+    assert again == []  # the same data
+    for row in (0, 700, 1499):  # whichever row it is, trained with or held out
+        changed = x.copy()
+        changed[row] += 1e-6
+        with pytest.raises(ValueError, match="directory must be new"):
+            iso.choose(changed, model=iso.ContrastiveICA(recipe=recipe, axes=None), **options)
+    for parameters in ({"recipe": iso.Recipe(batch_size=64, warmup=7)}, {"axes": "ica"}):
+        model = iso.ContrastiveICA(**{"recipe": recipe, "axes": None} | parameters)
+        with pytest.raises(ValueError, match="directory must be new"):
+            iso.choose(x, model=model, **options)
+    with lock_directory(tmp_path / "choice"), pytest.raises(LockedError):
+        iso.choose(x, model=iso.ContrastiveICA(recipe=recipe, axes=None), **options)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"identity": "a", "trials": 3}', "[]", "{"])
+def test_a_damaged_file_is_named(pairs, tmp_path, content):
+    (tmp_path / "choice.json").write_text(content)
+    with pytest.raises(DamagedFileError, match=r"choice\.json is damaged"):
+        iso.choose(*pairs, n_components=2, directory=tmp_path, **QUICK)
 
 
 def test_of_lags_the_shortest_that_does_not_saturate_is_taken():

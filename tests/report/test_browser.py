@@ -19,7 +19,16 @@ import pytest
 
 import isolatent as iso
 from isolatent.diagnosis import Check, Diagnosis
-from isolatent.report import page_of_fit, page_of_runs, read_results, render_page, write_report
+from isolatent.figure_data import encode_rows
+from isolatent.report import (
+    Page,
+    Section,
+    page_of_fit,
+    page_of_runs,
+    read_results,
+    render_page,
+    write_report,
+)
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ADVICE = ("GL Driver Message", "willReadFrequently", "software WebGL")  # about speed
@@ -143,6 +152,14 @@ addEventListener("load", async () => {
     part("clear").click();
     await sleep(300);
     seen.cleared = [status(), count()];
+    if (course?._fullLayout.xaxis.type === "date") {
+      const x = ["2026-01-01 10:00", "2026-01-01 12:00:00.5"];
+      course.emit("plotly_selected", { range: { x } });
+      await sleep(300);
+      seen.brushed = status();
+      part("clear").click();
+      await sleep(300);
+    }
     const menu = part("colour");
     const titles = [];
     for (let k = 0; k < menu.options.length; k += 1) {
@@ -335,6 +352,15 @@ def test_a_selection_is_seen_in_all_views(recording_page, tmp_path):
     if seen["space"]:  # with WebGL
         assert traces > 1
         assert seen["turned"][0] != seen["turned"][1]
+
+
+def test_dates_are_selected_in_a_time_course(tmp_path):
+    codes = np.random.default_rng(0).normal(size=(900, 2))
+    times = np.datetime64("2026-01-01T00:00:00") + 60 * np.arange(900)
+    rows = encode_rows(codes, times=times)
+    page = Page("p", sections=(Section("s", rows=rows, is_recording=True),))
+    seen = probe(tmp_path, page, 1200, False)["explorer"]
+    assert seen["brushed"] == "121 of 900 rows selected"  # from 10:00 to 12:00
 
 
 def check_sorting(measured, rows):

@@ -15,6 +15,8 @@ from isolatent.theory import Beliefs, derive_guarantee
 
 GUARANTEE = derive_guarantee(Beliefs("sphere"))
 SUPPORTED = [Check(k, "supported", 1.0, f"found {k}") for k in ("information", "optimum")]
+WRONG_CHECK = """{"holds": true, "broken": [], "expected_score": null, "verdict": "Good.",
+"checks": [{"key": "optimum", "status": "supported", "statistic": "x", "effect": "0.9"}]}"""
 
 
 def diagnosed(holds, *checks):
@@ -117,7 +119,11 @@ def test_a_diagnosis_is_read_as_it_was_written(tmp_path):
     assert read_diagnosis(path) == found
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"checks": 3}', "not json"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"checks": 3}', "not json", "[" * 100_000, WRONG_CHECK],
+    ids=["empty", "list", "nothing", "checks", "text", "deep", "check"],
+)
 def test_another_file_is_not_a_diagnosis(tmp_path, text):
     path = tmp_path / "other.json"
     path.write_text(text)

@@ -58,6 +58,11 @@ def test_colours_are_those_of_rows_sessions_columns_and_codes(codes):
     np.testing.assert_allclose(shown, column[known], atol=4 / 254)
 
 
+def test_a_column_keeps_its_name(codes):
+    data = explorer(codes, {"time": np.arange(500.0)}).data
+    assert [one["name"] for one in data["colourings"]][:2] == ["row", "time"]
+
+
 def test_rows_without_codes_are_left_out(codes):
     some = codes.copy()
     some[::2] = np.nan
@@ -120,3 +125,11 @@ def test_a_decoder_of_images_gives_a_strip_for_each_code():
         assert (np.diff(steps) > 0).all()  # brighter from left to right
         assert steps[-1] - steps[0] > 150
     assert "of the variance of held-out observations" in strips.caption
+
+
+@pytest.mark.parametrize(("own", "which"), [(True, "these"), (False, "held-out")])
+def test_it_is_said_which_observations_a_decoder_explains(codes, own, which):
+    decode = (lambda h: 2 * h) if own else None
+    changes = traversal_data(encode_rows(codes), 2 * codes, decode=decode)
+    matrix, _ = factor_lines_blocks(Section("s", changes=changes), "a")
+    assert f"of the variance of {which} observations" in matrix.caption

@@ -191,6 +191,14 @@ def test_several_recordings_are_sessions(columns):
     render_page(Page("p", sections=(section,)))
 
 
+def test_thinned_rows_have_no_pauses(fitted, monkeypatch):
+    monkeypatch.setattr("isolatent.report.fits.MAX_ENCODED", 4000)
+    model, x, _ = fitted
+    (section,) = page_of_fit(model, x).sections
+    assert len(x) == 5000
+    assert set(np.diff(section.rows.times)) == {2}
+
+
 def test_many_rows_are_encoded_evenly(fitted, monkeypatch):
     monkeypatch.setattr("isolatent.report.fits.MAX_ENCODED", 100)
     model, x, z = fitted

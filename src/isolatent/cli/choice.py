@@ -27,7 +27,11 @@ from isolatent.cli.data_options import (
     MaxMemory,
     PositiveSuffix,
     Session,
+    Time,
     data_selection,
+    notes_are_said,
+    read_data,
+    sessions_of,
 )
 
 __all__ = ["choose"]
@@ -70,6 +74,7 @@ def choose(
     drop: Drop = None,
     array: ArrayName = None,
     positive_suffix: PositiveSuffix = None,
+    time: Time = None,
     session: Session = None,
     max_memory: MaxMemory = None,
     random_state: RandomState = 0,
@@ -84,14 +89,11 @@ def choose(
         numbers = None if lags is None else [_parse_lag(part) for part in lags.split(",")]
         check_json(json, overwrite)
         from isolatent import diagnosis
-        from isolatent.pairs.readers import read_observations, read_pairs
         from isolatent.training import ContrastiveICA
 
+        say = printer(json)
         selection = data_selection(context.params)
-        if data_pos is None:
-            observed = read_observations(data, selection=selection)
-        else:
-            observed = read_pairs(data, data_pos, selection=selection)
+        observed = read_data(data, data_pos, selection, say if not quiet else lambda line: None)
         if observed.x_pos is not None and numbers is not None:
             raise ValueError("--lags is for a time series in one file; these are pairs")
 
@@ -99,22 +101,23 @@ def choose(
             if not quiet:
                 typer.echo(line, err=True)
 
-        found = diagnosis.choose(
-            *(observed.x, observed.x_pos),
-            groups=None if observed.x_pos is not None else observed.groups,
-            n_components=number,
-            spaces=_parse_names(spaces),
-            conditionals=_parse_names(conditionals),
-            lags=numbers,
-            model=ContrastiveICA(counts=counts),
-            steps=steps,
-            diagnose=diagnosed,
-            directory=out,
-            on_trial=show,
-            random_state=random_state,
-            n_jobs=jobs,
-        )
-        printer(json)(str(found))
+        with notes_are_said():
+            found = diagnosis.choose(
+                *(observed.x, observed.x_pos),
+                groups=sessions_of(observed),
+                n_components=number,
+                spaces=_parse_names(spaces),
+                conditionals=_parse_names(conditionals),
+                lags=numbers,
+                model=ContrastiveICA(counts=counts),
+                steps=steps,
+                diagnose=diagnosed,
+                directory=out,
+                on_trial=show,
+                random_state=random_state,
+                n_jobs=jobs,
+            )
+        say(str(found))
         write_result(json, found.to_dict())
 
 

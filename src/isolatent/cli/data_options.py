@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from isolatent.files import DamagedFileError, write_json
-from isolatent.pairs.readers.faults import damaged_as
+from isolatent.files import DamagedFileError, read_json, write_json
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from isolatent.pairs.readers import Observations, Selection
     from isolatent.training import ContrastiveICA
 
@@ -29,14 +31,16 @@ __all__ = [
     "Time",
     "data_selection",
     "model_selection",
+    "notes_are_said",
     "parse_memory",
+    "read_data",
+    "sessions_of",
     "write_data_record",
 ]
 
 DATA_RECORD = "data.json"  # in the directory of a model: how the data of the fit were read
 RECORD_FORMAT = 1
 ROLES = ("session", "time", "array")
-MAX_RECORD_BYTES = 2**25
 
 Columns: TypeAlias = Annotated[
     list[str] | None,
@@ -75,7 +79,8 @@ ArrayName: TypeAlias = Annotated[
 MaxMemory: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Memory that the data may take, such as 2GB.  [default: 80 % of the machine's]"
+        help="Memory that the data may take, such as 2GB; further images are kept in a temporary "
+        "file.  [default: 80 % of the machine's, 1 GB for images]"
     ),
 ]
 
@@ -125,6 +130,56 @@ def _split(given: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
+def read_data(
+    data: Path,
+    data_pos: Path | None,
+    selection: Selection,
+    say: Callable[[str], None],
+    *,
+    varying: bool = True,
+) -> Observations:
+    """Read pairs or a recording, and print what was left out and how the files were read.
+
+    Args:
+        data: The file of the observations.
+        data_pos: The file of their positives, if it is another one.
+        selection: What to read.
+        say: Prints a line.
+        varying: Whether they are for training, as for ``read_observations``.
+    """
+    from isolatent.pairs.readers import read_observations, read_pairs
+
+    if data_pos is None:
+        observed = read_observations(data, selection=selection, varying=varying)
+    else:
+        observed = read_pairs(data, data_pos, selection=selection, varying=varying)
+    for line in observed.notes:
+        say(line)
+    return observed
+
+
+@contextmanager
+def notes_are_said() -> Iterator[None]:
+    """Leave out warnings about what the notes of observations say, and about names of columns."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        warnings.filterwarnings("ignore", message=".*rows hold NaN and are left out")
+        yield
+
+
+def sessions_of(observed: Observations) -> NDArray[Any] | None:
+    """Return session ids of a recording, in which a pause in time begins another session."""
+    if observed.x_pos is not None or observed.times is None:
+        return None if observed.x_pos is not None else observed.groups
+    import numpy as np
+
+    from isolatent.pairs import Recording
+
+    recording = Recording(observed.x, groups=observed.groups, times=observed.times)
+    lengths = recording.ends - recording.starts
+    return np.repeat(np.arange(len(lengths)), lengths)
+
+
 def write_data_record(directory: Path, selection: Selection, observed: Observations) -> None:
     """Write how the data of a fit were read, so that other data can be read alike."""
     record: dict[str, Any] = {role: getattr(selection, role) for role in ROLES}
@@ -144,11 +199,11 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
         options: Options of the command; they come before what the fit used.
     """
     record = _read_record(directory / DATA_RECORD)
-    selection = data_selection(options, images=bool(record.get("images", False)))
+    selection = data_selection(options, images=record.images)
     names = getattr(fitted, "feature_names_in_", None)
     if names is not None:
         selection = replace(selection, wanted=tuple(map(str, names)))
-    known = {role: record[role] for role in ROLES if isinstance(record.get(role), str)}
+    known = {role: name for role in ROLES if (name := getattr(record, role)) is not None}
     return replace(
         selection,
         optional={role: name for role, name in known.items() if getattr(selection, role) is None},
@@ -156,13 +211,27 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
     )
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _DataRecord:
+    """The record of a fit's data, as far as it is read again."""
+
+    format: Literal[1] = 1
+    images: bool = False
+    session: str | None = None
+    time: str | None = None
+    array: str | None = None
+
+
+def _read_record(path: Path) -> _DataRecord:
     if not path.exists():  # of a model that Python saved
-        return {}
-    if path.stat().st_size > MAX_RECORD_BYTES:
-        raise DamagedFileError(path.name, "it is larger than any such file")
-    with damaged_as(path):
-        record = json.loads(path.read_bytes())
-    if not isinstance(record, dict) or record.get("format") != RECORD_FORMAT:
-        raise DamagedFileError(path.name, f"it must be an object of format {RECORD_FORMAT}")
-    return record
+        return _DataRecord()
+    from pydantic import TypeAdapter, ValidationError  # here, since it takes long to import
+
+    content = read_json(path)
+    if not isinstance(content, dict) or "format" not in content:
+        raise DamagedFileError(path, f"it must be an object of format {RECORD_FORMAT}")
+    try:
+        return TypeAdapter(_DataRecord).validate_python(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise DamagedFileError(path, f"{first['loc'][0]}: {first['msg']}") from error

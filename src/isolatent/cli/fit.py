@@ -37,6 +37,9 @@ from isolatent.cli.data_options import (
     Session,
     Time,
     data_selection,
+    notes_are_said,
+    read_data,
+    sessions_of,
     write_data_record,
 )
 from isolatent.cli.image_data import (
@@ -264,13 +267,14 @@ def fit(
             observed = read_image_data(context.params, _parse_lag(lag), quiet or not first)
             n_features = math.prod(observed.images.shape[1:])
         else:
-            observed = _read(data, data_pos, selection, lag)
+            observed = _read(data, data_pos, selection, lag, say if not quiet else _say_nothing)
             n_features = math.prod(observed.x.shape[1:])
         _check_beliefs(context.params)
         model = _build(context.params, n_features, is_image)
         _check_sizes(model, n_features)
         if not quiet:
-            for line in (*observed.notes, _summary(observed, model)):
+            notes = observed.notes if isinstance(observed, ImageData) else ()  # others were said
+            for line in (*notes, _summary(observed, model)):
                 say(line)
             say(f"to be claimed: {model.expected_guarantee()}")
         live = _live_report(observed, model, data, out, say) if watch and first else None
@@ -317,11 +321,10 @@ def _diagnose(
     """Diagnose a model with the data of its fit, print and write the result."""
     assert not isinstance(observed, ImageData)  # refused before the fit
     say("diagnosing the fit, which takes two to four times as long")
-    with warnings.catch_warnings():  # columns are already those of the model
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
+    with notes_are_said():  # and columns are those of the model
         found = model.diagnose(
             *(observed.x, observed.x_pos),
-            groups=None if observed.x_pos is not None else observed.groups,
+            groups=sessions_of(observed),
         )
     write_json(out / DIAGNOSIS_FILE, found.to_dict(), indent=2)
     say(str(found))
@@ -511,7 +514,7 @@ def _write_report(
     else:
         x, known = observed.x, observed.complete
         size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
-        shown = {"X_pos": observed.x_pos, "groups": observed.groups}
+        shown = {"X_pos": observed.x_pos, "groups": observed.groups, "times": observed.times}
         if not known.all():
             x = x[known]
             shown = {k: None if part is None else part[known] for k, part in shown.items()}
@@ -527,12 +530,20 @@ def _write_report(
     write_report(out / REPORT_FILE, page, overwrite=True)  # checked by check_out
 
 
-def _read(data: Path, data_pos: Path | None, selection: Selection, lag: str | None) -> Observations:
-    from isolatent.pairs.readers import read_observations, read_pairs
+def _say_nothing(line: str) -> None:
+    """Print nothing."""
 
+
+def _read(
+    data: Path,
+    data_pos: Path | None,
+    selection: Selection,
+    lag: str | None,
+    say: Callable[[str], None],
+) -> Observations:
+    observed = read_data(data, data_pos, selection, say)
     if data_pos is not None:
-        return read_pairs(data, data_pos, selection=selection)
-    observed = read_observations(data, selection=selection)
+        return observed
     if observed.x_pos is None:
         longest = max(_session_lengths(observed))
         if _parse_lag(lag)[1] >= longest:

@@ -13,6 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from isolatent.checks import check_one_of
+from isolatent.cli.data_options import parse_memory
 
 if TYPE_CHECKING:
     from isolatent.pairs import AugmentedPairs, ImagePairs, Images
@@ -134,6 +135,7 @@ def read_image_data(
         parse_size(options["image_size"]),
         True if options["grayscale"] else None,
         quiet,
+        options["max_memory"],
     )
     notes: tuple[str, ...] = ()
     if options["encoder"] is None and _may_be_trials(options["data"]):
@@ -176,14 +178,14 @@ def _augmentations(options: Mapping[str, Any], channels: int) -> Any:
     return Augmentations.only(names)
 
 
-def read_for_model(model: ContrastiveICA, data: Path) -> Images:
-    """Read images in the size that a model was fitted to."""
+def read_for_model(model: ContrastiveICA, data: Path, max_memory: str | None = None) -> Images:
+    """Read images in the size that a model was fitted to, more of them than memory to disk."""
     shape = model.observation_shape_
     if len(shape) != 3:
         raise ValueError(f"{data}: must be a file like the training data, got images")
     channels, height, width = shape
     size = None if data.suffix.lower() == ".npy" else (height, width)
-    images = _read(data, size, {1: True, 3: False}.get(channels), quiet=True)
+    images = _read(data, size, {1: True, 3: False}.get(channels), True, max_memory)
     if images.shape[1:] != shape:
         expected, got = (" × ".join(map(str, sizes)) for sizes in (shape, images.shape[1:]))
         raise ValueError(
@@ -206,10 +208,17 @@ def some_images(images: Images) -> tuple[NDArray[Any], NDArray[Any]]:
     return images.read(rows).numpy(), rows
 
 
-def _read(data: Path, size: tuple[int, int] | None, grayscale: bool | None, quiet: bool) -> Images:
+def _read(
+    data: Path,
+    size: tuple[int, int] | None,
+    grayscale: bool | None,
+    quiet: bool,
+    max_memory: str | None,
+) -> Images:
     from isolatent.pairs import Images, read_images
-    from isolatent.pairs.images import default_size
+    from isolatent.pairs.images import MEMORY, default_size
 
+    memory = MEMORY if max_memory is None else parse_memory(max_memory)
     if data.suffix.lower() == ".npy":
         if size is not None or (grayscale and not quiet):
             raise ValueError("--image-size and --grayscale are for files of images, not for arrays")
@@ -229,4 +238,4 @@ def _read(data: Path, size: tuple[int, int] | None, grayscale: bool | None, quie
             typer.echo(f"decoded {done}{of} images, {per_second:.0f} images/s", err=True)
             printed = now
 
-    return read_images(data, size=size, grayscale=grayscale, report=report)
+    return read_images(data, size=size, grayscale=grayscale, memory=memory, report=report)

@@ -27,7 +27,16 @@ from isolatent.cli.app import (
     printer,
     write_result,
 )
-from isolatent.cli.data_options import ArrayName, MaxMemory, Session, Time, model_selection
+from isolatent.cli.data_options import (
+    ArrayName,
+    MaxMemory,
+    Session,
+    Time,
+    model_selection,
+    notes_are_said,
+    read_data,
+    sessions_of,
+)
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
 from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import DamagedFileError, atomic_write
@@ -78,14 +87,15 @@ def transform(
     if out.exists() and data.exists() and out.samefile(data):
         raise ValueError(f"--out must not be the file of the data, got {out}")
     fitted = _load(model, data)
-    observed = _read(model, fitted, data, context.params)
+    say = printer(json)
+    observed = _read(model, fitted, data, context.params, say)
     h = _encode(fitted, observed)
     _write_codes(out, h, observed)
     counted = f"{len(h)} rows, {fitted.n_components} components"
     n_incomplete = getattr(observed, "n_incomplete", 0)
     if n_incomplete:
         counted += f"; {n_incomplete} rows with missing values have no codes"
-    printer(json)(f"wrote {out}: {counted}")
+    say(f"wrote {out}: {counted}")
     write_result(
         json,
         {
@@ -131,7 +141,9 @@ def evaluate(
     groups = None if blocks is None else _parse_blocks(blocks)
     check_json(json, overwrite)
     fitted = _load(model, data, truth)
-    observed, z = _read_with_truth(model, fitted, data, truth, context.params)
+    say = printer(json)
+    note: Callable[[str], None] = say if not quiet else lambda line: None
+    observed, z = _read_with_truth(model, fitted, data, truth, context.params, note)
     guarantee = fitted.guarantee_
     guaranteed = guarantee.metric if guarantee is not None and guarantee.equivalence else None
     if groups is not None:
@@ -144,7 +156,6 @@ def evaluate(
     known = observed.complete if _has_rows(observed) else slice(None)
     z, h = z[known], h[known]
     scores = _scores(z, h, guaranteed, groups, random_state, progress)
-    say = printer(json)
     for name, score in scores.items():
         role = "metric of the guarantee" if name == guaranteed else "for comparison"
         say(f"{name:<10} {score!s:<28} {role}")
@@ -182,23 +193,19 @@ def diagnose(
     check_json(json, overwrite)
     fitted = _load(model, data, data_pos)
     from isolatent import diagnosis
-    from isolatent.pairs.readers import read_observations, read_pairs
 
+    say = printer(json)
     selection = model_selection(model, fitted, context.params)
     selection = dataclasses.replace(selection, anchors_only=False)
-    if data_pos is None:
-        observed = read_observations(data, selection=selection, varying=False)
-    else:
-        observed = read_pairs(data, data_pos, selection=selection, varying=False)
-    with warnings.catch_warnings():  # columns are already matched by name
-        warnings.filterwarnings("ignore", "X does not have valid feature names")
+    observed = read_data(data, data_pos, selection, say, varying=False)
+    with notes_are_said():  # and columns are matched by name
         found = diagnosis.diagnose(
             *(fitted, observed.x, observed.x_pos),
-            groups=_sessions(observed),
+            groups=sessions_of(observed),
             random_state=random_state,
             n_jobs=jobs,
         )
-    printer(json)(str(found))
+    say(str(found))
     write_result(json, found.to_dict())
 
 
@@ -296,16 +303,16 @@ def report(
     if is_model:
         checked = None if diagnosis is None else read_diagnosis(diagnosis)
         fitted = _load(directory, data, truth)
+        say = printer(json)
         observed: Observations | Images | None = None
         z: NDArray[Any] | None = None
         if truth is not None:
-            observed, z = _read_with_truth(directory, fitted, data, truth, context.params)
+            observed, z = _read_with_truth(directory, fitted, data, truth, context.params, say)
         elif data is not None:
-            observed = _read(directory, fitted, data, context.params)
-        x, z, groups = _to_show(observed, z)
+            observed = _read(directory, fitted, data, context.params, say)
         page = page_of_fit(
-            *(fitted, x, z),
-            groups=groups,
+            fitted,
+            **_to_show(observed, z),
             diagnosis=checked,
             title=f"Model {directory.resolve().name}",
         )
@@ -318,33 +325,18 @@ def report(
     write_result(json, {"report": str(target)})
 
 
-def _sessions(observed: Observations) -> NDArray[Any] | None:
-    """Return session ids of a recording, in which a pause in time begins another session."""
-    if observed.x_pos is not None or observed.times is None:
-        return None if observed.x_pos is not None else observed.groups
-    import numpy as np
-
-    from isolatent.pairs import Recording
-
-    recording = Recording(observed.x, groups=observed.groups, times=observed.times)
-    lengths = recording.ends - recording.starts
-    return np.repeat(np.arange(len(lengths)), lengths)
-
-
-def _to_show(
-    observed: Observations | Images | None, z: NDArray[Any] | None
-) -> tuple[NDArray[Any] | None, NDArray[Any] | None, NDArray[Any] | None]:
-    """Return observations, factors and sessions of complete rows, or of some images."""
+def _to_show(observed: Observations | Images | None, z: NDArray[Any] | None) -> dict[str, Any]:
+    """Return what a page shows of complete rows, or of some images, by the arguments' names."""
     if observed is None:
-        return None, z, None
+        return {"X": None, "factors": z}
     if not _has_rows(observed):
         x, rows = some_images(observed)
-        return x, None if z is None else z[rows], None
+        return {"X": x, "factors": None if z is None else z[rows]}
     known = observed.complete
+    given = {"X": observed.x, "factors": z, "groups": observed.groups, "times": observed.times}
     if known.all():
-        return observed.x, z, observed.groups
-    groups = None if observed.groups is None else observed.groups[known]
-    return observed.x[known], None if z is None else z[known], groups
+        return given
+    return {name: None if part is None else part[known] for name, part in given.items()}
 
 
 def holds_results(directory: Path) -> bool:
@@ -383,18 +375,20 @@ def _load(directory: Path, *data: Path | None) -> ContrastiveICA:
 
 
 def _read(
-    directory: Path, model: ContrastiveICA, data: Path, options: dict[str, Any]
+    directory: Path,
+    model: ContrastiveICA,
+    data: Path,
+    options: dict[str, Any],
+    say: Callable[[str], None],
 ) -> Observations | Images:
     """Read observations, with their columns in the order of the training data."""
-    from isolatent.pairs.readers import read_observations
-
     shape = model.observation_shape_
     if is_image_data(data) and (data.suffix.lower() != ".npy" or len(shape) == 3):
         if options.get("session") is not None:
             raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
-        return read_for_model(model, data)
+        return read_for_model(model, data, options.get("max_memory"))
     selection = model_selection(directory, model, {**options, "data": None})
-    observed = read_observations(data, varying=False, selection=selection)
+    observed = read_data(data, None, selection, say, varying=False)
     n_columns = math.prod(observed.x.shape[1:])
     if n_columns != model.n_features_in_:
         raise ValueError(
@@ -410,6 +404,7 @@ def _read_with_truth(
     data: Path | None,
     truth: Path,
     options: dict[str, Any],
+    say: Callable[[str], None],
 ) -> tuple[Observations | Images, NDArray[Any]]:
     """Read observations and their true factors."""
     from isolatent.pairs.readers import read_factors
@@ -420,7 +415,7 @@ def _read_with_truth(
         )
     source = truth if data is None else data
     z = read_factors(truth)
-    observed = _read(directory, model, source, options)
+    observed = _read(directory, model, source, options, say)
     n_rows = len(observed.x) if _has_rows(observed) else len(observed)
     if len(z) != n_rows:
         raise ValueError(

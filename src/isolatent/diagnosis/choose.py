@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
+from pydantic import BaseModel, ConfigDict, ValidationError
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from torch import Generator, Tensor
@@ -33,8 +34,24 @@ from isolatent.diagnosis.trials import (
     with_codes,
 )
 from isolatent.diagnosis.verdict import Diagnosis
-from isolatent.files import digest_data, digest_json, to_plain, write_json
-from isolatent.pairs import Batch, FinitePairSource, PairSource, SeparateRecordings, SeriesPairs
+from isolatent.files import (
+    DamagedFileError,
+    digest_data,
+    digest_json,
+    lock_directory,
+    read_json,
+    reading,
+    to_plain,
+    write_json,
+)
+from isolatent.pairs import (
+    Batch,
+    FinitePairSource,
+    PairSource,
+    SeparateRecordings,
+    SeriesPairs,
+    digest_source,
+)
 from isolatent.training import ContrastiveICA
 from isolatent.training.support import NO_INFORMATION
 from isolatent.worlds import World
@@ -194,7 +211,7 @@ def choose(
         steps: Steps of the first runs.
         diagnose: Whether to fit and diagnose the best.
         directory: Directory for what has been run; a second call with the same data and arguments
-            continues there.
+            continues there, one with others is refused.
         on_trial: Called with a line of text after each run.
         random_state: Seed, as in scikit-learn.
         n_jobs: Number of processes, as in joblib.
@@ -224,7 +241,8 @@ def choose(
         "lags": lags,
         "steps": steps,
         "seed": seed,
-        "template": repr(template),
+        # Each alone: the estimator cuts a long text.
+        "template": {k: repr(v) for k, v in template.get_params(deep=False).items()},
     }
     given = [None] if lags is None else _check_lags(lags, x_pos)
     try:
@@ -232,6 +250,7 @@ def choose(
     except TooFewPairsError as error:
         verdict = f"Cannot tell: {error}, of which a quarter must be at least 200."
         return Choice(None, (), None, None, None, (), verdict)
+    folder = _check_folder(directory)
     columns = sources[0].columns
     most = columns if n_components == "auto" else int(n_components)
     if most > columns + all(family.space == "sphere" for family in families):
@@ -245,9 +264,24 @@ def choose(
             raise ValueError(
                 f"n_components must be at least {FEWEST_ON_SPHERE} on a sphere, got {most}"
             )
-    comparison = _Comparison(
-        template, seed, steps, n_jobs, on_trial, _Store.open(directory, sources[0], options)
-    )
+    with nullcontext() if folder is None else lock_directory(folder):
+        store = _Store.open(folder, sources, options)
+        comparison = _Comparison(template, seed, steps, n_jobs, on_trial, store)
+        return _compare(comparison, sources, families, most, columns, n_components, relax, diagnose)
+
+
+def _compare(
+    comparison: _Comparison,
+    sources: list[_Source],
+    families: list[Candidate],
+    most: int,
+    columns: int,
+    n_components: int | str,
+    relax: bool,
+    diagnose: bool,
+) -> Choice:
+    """Run the candidates, those of the first lag that suits, and choose."""
+    template, seed = comparison.template, comparison.seed
     lagged = _choose_lag(comparison, sources, most)
     comparison.shared = lagged.shared(template, min(most, MOST_CODES), seed)
     comparison.lag = lagged.lag
@@ -379,35 +413,55 @@ def _source(
 # What has been run
 
 
+def _check_folder(directory: Any) -> Path | None:
+    if directory is None:
+        return None
+    folder = Path(directory)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"directory must be a directory, but {folder} is a file")
+    return folder
+
+
+class _Record(BaseModel):
+    """The contents of a choice's file, as far as they are read again."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    identity: str
+    trials: dict[str, list[float] | None] = {}
+    diagnoses: dict[str, dict[str, Any]] = {}
+
+
 class _Store:
     """Values of runs that have ended, by candidate and steps, in memory or in a file."""
 
-    def __init__(self, path: Path | None, identity: str, record: Mapping[str, Any]) -> None:
-        self.path, self.identity = path, identity
-        self.trials: dict[str, list[float] | None] = dict(record.get("trials", {}))
-        self.diagnoses: dict[str, Any] = dict(record.get("diagnoses", {}))
+    def __init__(self, path: Path | None, record: _Record) -> None:
+        self.path, self.identity = path, record.identity
+        self.trials, self.diagnoses = record.trials, record.diagnoses
 
     @classmethod
-    def open(cls, directory: Any, source: _Source, options: Mapping[str, Any]) -> _Store:
+    def open(
+        cls, folder: Path | None, sources: Sequence[_Source], options: Mapping[str, Any]
+    ) -> _Store:
         """Open the store of a directory; raise an error if it is of other data or arguments."""
-        arrays = [part.detach().cpu().numpy() for part in (source.testing.x, source.testing.x_pos)]
-        identity = digest_json({"data": digest_data(*arrays), **to_plain(dict(options))})
-        if directory is None:
-            return cls(None, identity, {})
-        folder = Path(directory)
-        if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"directory must be a directory, but {folder} is a file")
+        if folder is None:
+            return cls(None, _Record(identity=""))
+        identity = digest_json({"data": [*map(_digest, sources)], **to_plain(dict(options))})
         path = folder / CHOICE_FILE
         if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            return cls(path, identity, {})
-        record = json.loads(path.read_bytes())
-        if not isinstance(record, dict) or record.get("identity") != identity:
+            return cls(path, _Record(identity=identity))
+        try:
+            record = _Record.model_validate(read_json(path))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "its content"
+            raise DamagedFileError(path, f"{place}: {first['msg']}") from error
+        if record.identity != identity:
             raise ValueError(
                 f"directory must be new or of a choice with the same data and arguments, but "
                 f"{path} is of others"
             )
-        return cls(path, identity, record)
+        return cls(path, record)
 
     def write(self, choice: Choice | None = None) -> None:
         if self.path is None:
@@ -420,6 +474,12 @@ class _Store:
         if choice is not None:
             record["choice"] = choice.to_dict()
         write_json(self.path, record, indent=1)
+
+
+def _digest(source: _Source) -> str:
+    """Return a hash of all pairs of a source; of endless ones that of those held out."""
+    arrays = (part.detach().cpu().numpy() for part in (source.testing.x, source.testing.x_pos))
+    return f"{digest_data(*arrays)} {digest_source(source.whole).hex()}"
 
 
 @dataclass
@@ -705,7 +765,8 @@ def _diagnosed(
         folder = store.path.parent / MODEL_DIRECTORY / digest_json(key)[:8]
         if key in store.diagnoses and (folder / "model.json").is_file():
             loaded = ContrastiveICA.load(folder)
-            return loaded, Diagnosis.from_dict(store.diagnoses[key])
+            with reading(store.path):
+                return loaded, Diagnosis.from_dict(store.diagnoses[key])
     given = {name: value for name, value in candidate.parameters.items() if name != "lag"}
     unset = {"space": None, "conditional": None, "p": None, "marginal": None, "relax": ()}
     model: ContrastiveICA = clone(comparison.template)

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from isolatent.diagnosis import Check, Diagnosis, ExpectedScore
 from isolatent.figure_data import CheckData, diagnosis_data
+from isolatent.files import DamagedFileError, read_json
 from isolatent.report import figures
 from isolatent.report.content import Block, Figure, Figures, Note, Table, TableCell
 from isolatent.report.page import Headline, Section, Verdict
@@ -48,6 +50,7 @@ def read_diagnosis(path: str | os.PathLike[str]) -> Diagnosis:
         path: The file.
 
     Example:
+        >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> check = Check("optimum", "supported", 0.99, "0.99 (mcc)", None, 0.01)
         >>> found = Diagnosis(True, (), ExpectedScore(0.98, 0.97, 0.99, "mcc"), (check,), "Good.")
@@ -57,22 +60,17 @@ def read_diagnosis(path: str | os.PathLike[str]) -> Diagnosis:
         ...     read_diagnosis(file) == found
         True
     """
-    what = f"{path} is not a diagnosis that `isolatent diagnose --json` printed"
     try:
-        content = json.loads(Path(path).read_bytes())
-        checks = tuple(Check(**_known(Check, item)) for item in content["checks"])
-        expected = content["expected_score"]
-        given = _known(Diagnosis, content) | {
-            "broken": tuple(map(str, content["broken"])),
-            "checks": checks,
-            "expected_score": expected and ExpectedScore(**{**_known(ExpectedScore, expected)}),
-        }
-        found = Diagnosis(**given)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(what) from error
-    if found.holds not in (True, False, None) or not isinstance(found.verdict, str):
-        raise ValueError(what)
-    return found
+        content = read_json(path)
+        TypeAdapter(Diagnosis).validate_json(json.dumps(content), strict=True)
+    except (DamagedFileError, ValidationError) as error:
+        raise ValueError(
+            f"{path} is not a diagnosis that `isolatent diagnose --json` printed"
+        ) from error
+    expected = content["expected_score"]
+    checks = [_known(Check, check) for check in content["checks"]]
+    known = {"checks": checks, "expected_score": expected and _known(ExpectedScore, expected)}
+    return Diagnosis.from_dict(content | known)
 
 
 def _known(kind: Any, content: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def _colour_columns(
     rows: EncodedRows, columns: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, tuple[str, ...]]]:
     """Yield name, values and categories of everything that codes can be coloured by."""
-    choices: list[tuple[str, Any]] = [("time", "time")]
+    choices: list[tuple[str, Any]] = [("row" if rows.times is None else "time", "time")]
     choices += [("session", "session")] if rows.sessions is not None else []
     choices += [("relatedness", "relatedness")] if rows.relatedness is not None else []
     choices += [*columns.items()][:MAX_COLUMNS]
@@ -84,8 +84,7 @@ def _colour_columns(
         found = codes_data(rows, colour=colour, colour_name=name, max_points=len(rows.codes))
         values = np.full(len(rows.codes), np.nan)
         values[found.rows] = _numbers(found.colour)
-        label = "row" if name == "time" and rows.times is None else name
-        yield label, values, found.categories
+        yield name, values, found.categories
     for k, name in enumerate(rows.names):
         yield name, rows.codes[:, k], ()
 
@@ -243,9 +242,11 @@ def factor_lines_blocks(section: Section, anchor: str) -> Iterator[Block]:
 
 def _describe_decoder(data: TraversalData) -> str:
     poor = "" if data.explained >= TRUSTED else ": it says little about what the factors do"
-    how = f"A decoder fitted to {data.n_rows:,} rows" if data.n_rows else "The model’s own decoder"
+    how, which = f"A decoder fitted to {data.n_rows:,} rows", "held-out"
+    if not data.n_rows:  # perhaps trained on the rows that are shown
+        how, which = "The model’s own decoder", "these"
     return (
-        f"{how} explains {max(0.0, data.explained):.0%} of the variance of held-out "
+        f"{how} explains {max(0.0, data.explained):.0%} of the variance of {which} "
         f"observations{poor}. Each factor moves from its 5th to its 95th percentile; the others "
         "stay at those of a row in the middle."
     )

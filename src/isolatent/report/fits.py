@@ -148,7 +148,8 @@ class _Given:
         given = dataclasses.replace(self, factors=factors)
         if count <= MAX_ENCODED or is_list or model.window > 1:
             return given
-        index = evenly_spaced(count, MAX_ENCODED)
+        # By whole steps: rows one and two apart would look like pauses.
+        index = range(0, count, math.ceil(count / MAX_ENCODED))
         taken = {
             name: None if value is None else _rows_of(value, index)
             for name in ("X", "X_pos", "groups", "times", "factors")
@@ -162,9 +163,9 @@ class _Given:
         return _Given(**taken, columns=columns)
 
 
-def _rows_of(values: Any, index: list[int]) -> Any:
+def _rows_of(values: Any, index: Sequence[int]) -> Any:
     """Return some rows of an array or a data frame, which keeps the names of its columns."""
-    return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[index]
+    return values.iloc[index] if hasattr(values, "iloc") else np.asarray(values)[np.asarray(index)]
 
 
 def _with_codes(section: Section, model: ContrastiveICA, given: _Given) -> Section:

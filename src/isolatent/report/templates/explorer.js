@@ -5,6 +5,9 @@ const decode = ({ dtype, bdata }) => {
 };
 // plotly reads some HTML in labels.
 const plain = (text) => text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+// Dates of equal length, so that they can be compared as text: plotly cuts what is zero.
+const comparable = (time) => typeof time === "string"
+  ? time.replace("T", " ") + "0000-01-01 00:00:00.000000000".slice(time.length) : time;
 const MISSING = 255;
 const BINS = 64;
 
@@ -161,8 +164,8 @@ function startExplorer(box) {
       if (!event?.range?.x) return;
       const [from, to] = event.range.x;
       select(everything.filter((k) => {
-        const time = given.times?.[k] ?? rows[k];
-        return time >= from && time <= to;
+        const time = comparable(given.times?.[k] ?? rows[k]);
+        return time >= comparable(from) && time <= comparable(to);
       }));
     });
     const ready = new MutationObserver(() => { if ("drawn" in course.dataset) { ready.disconnect(); listen(); } });
