@@ -142,7 +142,7 @@ BAD = [
     ("report {w}", "DIRECTORY: {w} holds neither a model (model.json) nor results"),
     ("report {d}", "DIRECTORY: {d} holds neither a model (model.json) nor results"),
     ("report {w} --data {d}/x.npy", "--data, --truth and --diagnosis are for a model"),
-    ("report {w} --out {d}/x.csv", "--out: {d}/x.csv exists; pass --overwrite"),
+    ("report {w} --out {d}/x.csv", "--out must end in .html, got"),
     ("report {w} --out {w}/no/page.html", "--out: the directory {w}/no does not exist"),
     ("reproduce", "NAME must be given"),
     ("reproduce nothing", "there is no experiment 'nothing'"),
