@@ -86,9 +86,16 @@ def test_the_error_of_a_supervised_encoder_survives_a_resumed_run(tmp_path):
     assert model.fit(x, z, resume=tmp_path).error_ == expected
 
 
-def test_ctrl_c_takes_effect_after_the_step(tmp_path, uninterrupted):
+@pytest.fixture
+def interruptible():
+    """Python's own handler of Ctrl-C, also where tests run in the background of a shell."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_takes_effect_after_the_step(tmp_path, uninterrupted, interruptible):
     """The signal arrives while pairs are drawn; the step is finished and saved first."""
-    before = signal.getsignal(signal.SIGINT)
     model, data, _ = case("array")
     source = iso.ArrayPairs(*data)
     drawn = 0
@@ -104,12 +111,13 @@ def test_ctrl_c_takes_effect_after_the_step(tmp_path, uninterrupted):
     source.__class__ = Interrupting
     with pytest.raises(KeyboardInterrupt):
         model.fit(source, checkpoint=tmp_path / "c")
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(signal.SIGINT) is interruptible
     assert Checkpoints(tmp_path / "c").steps()[-1] == 9
     model.fit(*data, resume=tmp_path / "c")
     assert bits(model, tmp_path / "m") == uninterrupted
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_second_ctrl_c_takes_effect_at_once(tmp_path):
     model, data, _ = case("array")
 
@@ -118,21 +126,16 @@ def test_a_second_ctrl_c_takes_effect_at_once(tmp_path):
         signal.raise_signal(signal.SIGINT)
         raise AssertionError("the second signal had no effect")
 
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(*data, checkpoint=tmp_path / "c", on_step=twice)
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*data, checkpoint=tmp_path / "c", on_step=twice)
 
 
-def test_the_signal_handler_is_restored_after_training():
+def test_the_signal_handler_is_restored_after_training(interruptible):
     model, data, _ = case("array")
-    before = signal.getsignal(signal.SIGINT)
     seen = []
     model.fit(*data, on_step=lambda step: seen.append(signal.getsignal(signal.SIGINT)))
-    assert before not in seen
-    assert signal.getsignal(signal.SIGINT) is before
+    assert interruptible not in seen
+    assert signal.getsignal(signal.SIGINT) is interruptible
 
 
 def test_a_finished_run_is_loaded_without_training(tmp_path, uninterrupted):

@@ -39,10 +39,10 @@ def read_array_pickle(path: str | os.PathLike[str]) -> Any:
         >>> _ = path.write_bytes(pickle.dumps({"a": [np.arange(3)]}))
         >>> read_array_pickle(path)
         {'a': [array([0, 1, 2])]}
-        >>> _ = path.write_bytes(pickle.dumps(print))
+        >>> _ = path.write_bytes(pickle.dumps(eval))
         >>> read_array_pickle(path)
         Traceback (most recent call last):
-        ValueError: arrays.pickle: refused, since it names builtins.print; only lists, tuples, \
+        ValueError: arrays.pickle: refused, since it names builtins.eval; only lists, tuples, \
 dictionaries and arrays of numbers are read
     """
     path = Path(path)

@@ -75,7 +75,7 @@ def encode_rows(
     Example:
         >>> rows = encode_rows(np.array([[0.0, 1.0], [2.0, 3.0]]), groups=["b", "a"])
         >>> rows.names, rows.sessions.tolist(), rows.session_names
-        (('code 1', 'code 2'), [0, 1], ('b', 'a'))
+        (('code 0', 'code 1'), [0, 1], ('b', 'a'))
     """
     if isinstance(model, EncodedRows):
         given = {"X": X, "X_pos": X_pos, "groups": groups, "times": times, "recording": recording}
