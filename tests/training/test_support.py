@@ -84,10 +84,45 @@ def test_a_linear_code_that_knows_more_withdraws_the_claim():
     assert model.guarantee_for(world).equivalence is None
 
 
-def test_few_held_out_pairs_say_nothing(pairs):
-    model, _ = fitted(pairs[0][:300], pairs[1][:300])
-    assert model.support_ is None
+def test_few_held_out_pairs_are_enough_for_what_they_share(pairs):
+    model, caught = fitted(pairs[0][:200], pairs[1][:200])
+    assert caught == []
+    assert model.support_.p_value == 1 / 1000  # the least of 999 permutations
     assert model.guarantee_.equivalence == "orthogonal map"
+
+
+@pytest.mark.parametrize("space", ["sphere", "box", None])
+@pytest.mark.parametrize("n_pairs", [10, 60, 120, 400])
+def test_no_number_of_unrelated_pairs_supports_a_claim(space, n_pairs):
+    x, x_pos = np.random.default_rng(n_pairs).normal(size=(2, n_pairs, 6))
+    recipe = iso.Recipe(max_steps=60, batch_size=32, warmup=5)
+    model, caught = fitted(x, x_pos, recipe, space=space, relax=(), axes=None)
+    assert model.guarantee_.equivalence is None
+    assert model.guarantee_.withdrawn
+    text = "nothing was measured" if n_pairs < 100 else "nothing to find"
+    assert text in str(model.guarantee_)
+    assert any(text in str(warning.message) for warning in caught)
+
+
+def test_pairs_of_the_training_support_nothing():
+    """A recording too short to be split in two has no pairs that were not trained with."""
+    x = np.random.default_rng(0).normal(size=(400, 3)).cumsum(0)
+    recipe = iso.Recipe(max_steps=20, batch_size=16, warmup=5)
+    model, caught = fitted(x, None, recipe, lag=(250, 250))
+    assert model.support_ is None
+    assert "no pairs were held out" in model.guarantee_.gap
+    assert "nothing was measured" in str(caught[0].message)
+
+
+@pytest.mark.parametrize("n_pairs", [20, 60, 99])
+def test_few_unrelated_pairs_are_null_as_often_as_the_level_says(n_pairs):
+    """2 in 1000 are not; of 60 runs, 2 or more with a probability of 0.7 %."""
+    encoder, loss = nn.Linear(3, 3), iso.InfoNCE(iso.Lp(p=2))
+    found = 0
+    for seed in range(60):
+        x = torch.randn(2, n_pairs, 3, generator=torch.Generator().manual_seed(seed))
+        found += not measure_support(encoder, loss, iso.Batch(*x), iso.Batch(*x), 3).is_null
+    assert found <= 1
 
 
 def test_the_linear_code_reaches_the_information_of_gaussian_pairs():

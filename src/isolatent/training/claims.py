@@ -34,7 +34,12 @@ from isolatent.training.noise import FirstCodes, build_objective, calibrate_nois
 from isolatent.training.parameters import ONLY_FREE, ContrastiveParameters
 from isolatent.training.relaxations import describe_relaxations, measure_relaxations
 from isolatent.training.restarts import FEWEST_PAIRS
-from isolatent.training.support import MOST_SUPPORT_PAIRS, Support, measure_support
+from isolatent.training.support import (
+    FEWEST_HELD_OUT,
+    MOST_SUPPORT_PAIRS,
+    Support,
+    measure_support,
+)
 
 __all__ = ["SCORE_BATCH_SIZE", "FittedClaims", "with_training"]
 
@@ -261,7 +266,7 @@ class FittedClaims(ContrastiveParameters):
         self.dynamics_ = None if axes is None else axes.dynamics
 
     def _check_support(self, held_out: Batch, source: PairSource, n_pairs: int | None) -> None:
-        """Withdraw the claim where held-out pairs do not support it, and warn of few pairs.
+        """Withdraw the claim unless held-out pairs support it, and warn of few pairs.
 
         Args:
             held_out: Pairs that were not trained with.
@@ -274,8 +279,16 @@ class FittedClaims(ContrastiveParameters):
             count = min(count, len(source))
         fitting = Batch.of(source.sample(count, Generator().manual_seed(0)))
         network = self._scored_network()
-        self.support_ = measure_support(network, self.loss_, held_out, fitting, self.n_components)
-        if self.support_ is not None:
+        apart = n_pairs is None or not isinstance(source, FinitePairSource) or len(source) < n_pairs
+        if apart:  # else what was held out are the pairs of the training
+            self.support_ = measure_support(
+                network, self.loss_, held_out, fitting, self.n_components
+            )
+        if self.support_ is None:
+            reason = _not_measured(len(held_out) if apart else 0)
+            found.append(reason)
+            card = card.withdraw(reason)
+        else:
             card = replace(card, support=str(self.support_))
             if reason := self.support_.reason:
                 found.append(reason)
@@ -309,6 +322,18 @@ class FittedClaims(ContrastiveParameters):
         if "noise" in self.relaxed_:
             return self._posterior_network("score")
         return without_axes(self.encoder_)
+
+
+def _not_measured(held_out: int) -> str:
+    """Return why held-out pairs say nothing about a fit."""
+    if held_out >= FEWEST_HELD_OUT:
+        why = "the loss bounds no information, and pairs of several recordings cannot be shuffled"
+    else:
+        why = (
+            f"{held_out or 'no'} pairs were held out, and {FEWEST_HELD_OUT} are needed, which "
+            f"{FEWEST_PAIRS} pairs give"
+        )
+    return f"nothing was measured: {why}; do not trust the codes without a check of your own"
 
 
 def _with_recordings(guarantee: Guarantee, source: SeparateRecordings) -> Guarantee:

@@ -160,7 +160,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         guarantee_: What may be claimed; prints as a card. It claims nothing, and says why, where
             held-out pairs do not support the fit.
         support_: A :class:`isolatent.training.Support`: what held-out pairs share, against chance,
-            training pairs and a linear code. None where fewer than 100 pairs were held out.
+            training pairs and a linear code. None where fewer than 20 pairs were held out, which
+            fewer than 100 pairs give: nothing is claimed then.
         relaxed_: The relaxations in use, by name.
         capacity_: Width and dropout of the hidden layers of ``encoder="mlp"``, and the weight of a
             decoder's error in its training; a width of 0 means a linear encoder. None for other

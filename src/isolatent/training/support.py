@@ -28,11 +28,13 @@ __all__ = [
     "measure_support",
 ]
 
-FEWEST_HELD_OUT = 100  # pairs, that say anything about the information which pairs share
+FEWEST_HELD_OUT = 20  # pairs, that say anything about the information which pairs share
+FEW_HELD_OUT = 100  # with fewer, batches are too few for a t-test
+PERMUTATIONS = 999
 MOST_SUPPORT_PAIRS = 4096  # that are encoded
 BATCH_SIZES, BATCHES = (8, 256), 12  # smallest and largest batch, and the fewest batches
 NO_INFORMATION = 0.01  # nats; pairs that share less are treated as unrelated
-CHANCE_LEVEL = 2e-3  # of the t-test against chance
+CHANCE_LEVEL = 2e-3  # of the test against chance
 # Nats, a share of what the linear code knows, and standard errors that a linear code must be ahead.
 AHEAD, AHEAD_SHARE, AHEAD_ERRORS = 0.1, 0.06, 4.0
 LITTLE_GAIN = 0.02  # nats over a linear code
@@ -53,7 +55,8 @@ class Support(NamedTuple):
         error: Its standard error.
         chance: The same for shuffled pairs, and 0 for a loss without a bound.
         above_chance: By how much shuffled pairs have a larger loss.
-        above_chance_error: Its standard error.
+        above_chance_error: Its standard error; of fewer than 100 pairs, the spread of shuffled
+            pairs.
         training: The same for training pairs.
         linear: The same for canonical correlations, as many as there are codes; None where they
             were not computed.
@@ -61,6 +64,8 @@ class Support(NamedTuple):
         linear_error: Standard error of this difference.
         batch_size: Pairs of a batch.
         batches: Number of batches.
+        p_value: Probability of so large a difference to shuffled pairs if pairs are unrelated: by a
+            t-test over batches, and by permutations of fewer than 100 pairs.
     """
 
     information: float
@@ -74,13 +79,16 @@ class Support(NamedTuple):
     linear_error: float
     batch_size: int
     batches: int
+    p_value: float | None = None  # None in models that were saved without it
 
     @property
     def is_null(self) -> bool:
         """Whether pairs share no more than chance allows."""
-        quantile = float(stats.t.isf(CHANCE_LEVEL, max(1, self.batches - 1)))
-        least = max(NO_INFORMATION, quantile * self.above_chance_error)
-        return not self.above_chance > least  # also where it is NaN
+        p_value = self.p_value
+        if p_value is None:
+            p_value = _t_test(self.above_chance, self.above_chance_error, self.batches)
+        # Also where they are NaN.
+        return not (self.above_chance > NO_INFORMATION and p_value <= CHANCE_LEVEL)
 
     @property
     def reason(self) -> str:
@@ -168,34 +176,62 @@ def measure_support(
     seen = batch_values(loss, encode_batch(partial(encode_parts, network), fitting), size)
     shuffled = None
     if codes.blocks is None:  # else the rows of a batch belong to several recordings
-        moved = Batch(codes.x, codes.x_pos.roll(1, 0), codes.negatives, codes.tags, codes.unpaired)
-        shuffled = batch_values(loss, moved, size)
-    if not bounded:
-        if shuffled is None:
-            return None
-        known, error = _mean_and_error(values - shuffled)
-        trained = float((values - shuffled).mean() - (values.mean() - seen.mean()))
-        linear_values = (None, 0.0, 0.0)
-        return Support(
-            *(known, error, 0.0, known, error, trained, *linear_values, size, len(values))
-        )
+        shuffled = batch_values(loss, _with_positives(codes, codes.x_pos.roll(1, 0)), size)
+    if shuffled is None and not bounded:
+        return None
     known, error = _mean_and_error(values)
     chance, above, above_error = 0.0, known, error
     if shuffled is not None:
         chance = float(shuffled.mean())
         above, above_error = _mean_and_error(values - shuffled)
+    p_value = _t_test(above, above_error, len(values))
+    if shuffled is not None and len(codes) < FEW_HELD_OUT:
+        above, above_error, p_value = _permutation_test(loss, codes)
+    trained = float(seen.mean())
+    if not bounded:
+        assert shuffled is not None
+        known, error, chance, trained = above, above_error, 0.0, above + trained - known
     linear, lead, lead_error = None, 0.0, 0.0
-    if _is_plain(held_out, loss):
+    if bounded and _is_plain(held_out, loss):
         symmetric = getattr(loss, "symmetric", True)
         found = _linear_values(fitting, held_out, n_components, size, symmetric)
         if found is not None:
             linear = float(found.mean())
             lead, lead_error = _mean_and_error(found - values)
-    trained = float(seen.mean())
-    found_linear = (linear, lead, lead_error)
     return Support(
-        *(known, error, chance, above, above_error, trained, *found_linear, size, len(values))
+        *(known, error, chance, above, above_error, trained, linear, lead, lead_error),
+        *(size, len(values), p_value),
     )
+
+
+def _t_test(mean: float, error: float, batches: int) -> float:
+    """Return the probability of so large a mean over batches if the expected one is zero."""
+    ratio = mean / error if error > 0 else math.copysign(math.inf, mean)
+    return float(stats.t.sf(ratio, max(1, batches - 1)))
+
+
+def _permutation_test(loss: nn.Module, codes: Batch) -> tuple[float, float, float]:
+    """Compare the loss of pairs with that of the same pairs, shuffled in many ways.
+
+    Unrelated pairs are exchangeable, so the test is exact for any number of them.
+
+    Returns:
+        By how much the loss is less than that of shuffled pairs, their spread, and the probability
+        of so low a loss among unrelated pairs.
+    """
+    generator = Generator().manual_seed(0)
+    value = float(batch_values(loss, codes, len(codes)))
+    shuffled = torch.empty(PERMUTATIONS, dtype=torch.float64)
+    for k in range(PERMUTATIONS):
+        order = torch.randperm(len(codes), generator=generator)
+        shuffled[k] = batch_values(loss, _with_positives(codes, codes.x_pos[order]), len(codes))
+    as_high = int((shuffled >= value).sum())
+    p_value = (1 + as_high) / (1 + PERMUTATIONS)
+    return value - float(shuffled.mean()), float(shuffled.std()), p_value
+
+
+def _with_positives(codes: Batch, positives: Tensor) -> Batch:
+    return Batch(codes.x, positives, codes.negatives, codes.tags, codes.unpaired)
 
 
 def _is_plain(pairs: Batch, loss: nn.Module) -> bool:
