@@ -29,8 +29,12 @@ class FirstColumns(torch.nn.Module):
         return x[:, : self.n]
 
 
+def generator(seed):
+    return torch.Generator().manual_seed(seed)
+
+
 def draw(seed, *shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+    return torch.randn(*shape, generator=generator(seed))
 
 
 def test_information_is_that_of_normal_pairs():
@@ -92,6 +96,7 @@ def test_information_is_told_by_its_error_over_twelve_batches(
     parts = draw(0, N, 2), draw(1, N, 2)
     check = check_information(FirstColumns(2), iso.InfoNCE(iso.Lp(p=2)), pairs_of(parts))
     assert (check.status, check.error) == (status, pytest.approx(error, rel=1e-3))
+    assert check.harm == (1.0 if status == "contradicted" else None)
     assert N // 2 // sizes[0] >= 12
 
 
@@ -113,4 +118,26 @@ def test_codes_that_hold_all_leave_nothing():
     x = draw(0, N, 2)
     x = torch.cat([x, x.square().sum(1, keepdim=True)], 1)
     found = statuses((x, x + 0.0), 2)
-    assert found == {"n_components": "supported", "injective": "supported", "noise": "supported"}
+    assert (found["n_components"], found["noise"]) == ("supported", "supported")
+
+
+def test_what_codes_explain_says_nothing_of_a_fold():
+    """A decoder recovers folded observations from codes as well, which are functions of them."""
+    z = draw(0, N, 2)
+    folded = torch.stack([z[:, 0].abs(), z[:, 1]], 1)  # z and its reflection look the same
+    x = torch.cat([folded, folded.square().sum(1, keepdim=True)], 1)
+    for codes in (2, 3):
+        assert statuses((x, x + 0.0), codes)["injective"] == "cannot tell"
+
+
+def test_observations_that_a_decoder_gives_of_counts_are_counts():
+    """They are not negative, and vary around their mean as counts do."""
+    rate = torch.exp(draw(0, N, 2) @ torch.tensor([[0.5, -0.5, 0.3, 0.8], [0.2, 0.4, -0.6, 0.1]]))
+    x, x_pos = (torch.poisson(4 * rate, generator=generator(k)) for k in (1, 2))
+    h = [draw(0, N, 2)[: N // 2], draw(0, N, 2)[N // 2 :]]
+    testing = [(h[1], x[N // 2 :]), (h[1], x_pos[N // 2 :])]
+    decoder = Decoder.fit_codes(h[0], x[: N // 2], testing, 0, 0, counts=True)
+    drawn = decoder.observe(h[1], generator(3), noise=True)
+    assert drawn.min() >= 0
+    spread, truth = ((one - 4 * rate[N // 2 :]).std(0) for one in (drawn, x[N // 2 :]))
+    torch.testing.assert_close(spread, truth, rtol=0.25, atol=0.0)

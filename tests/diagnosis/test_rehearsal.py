@@ -31,3 +31,19 @@ def test_axes_by_dynamics_are_found_again_in_the_rehearsal_of_a_recording():
     assert expected.metric == "mcc"
     assert true_score > 0.97
     assert abs(expected.value - true_score) < 0.03
+
+
+def test_a_model_of_counts_is_rehearsed_with_counts():
+    """Observations that a decoder draws of counts are never negative, which a fit would refuse."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(1200, 2))
+    parts = z, 0.9 * z + 0.43 * rng.normal(size=z.shape)
+    weights = rng.normal(size=(2, 12))
+    x, x_pos = (rng.poisson(np.exp(0.7 * part @ weights)).astype(float) for part in parts)
+    recipe = iso.Recipe(max_steps=60, batch_size=128, warmup=10)
+    options = {"space": "euclidean", "counts": True, "recipe": recipe, "random_state": 0}
+    model = iso.ContrastiveICA(2, **options).fit(x, x_pos)
+    pairs = hold_pairs_out(model, source_of(model, x, x_pos), seed=0)
+    decoder = Decoder.fit(model.encoder_, pairs, model.head_, 0, counts=True)
+    assert decoder.unexplained > 0.1  # so that noise is drawn, too
+    assert 0 < rehearse(model, pairs, decoder, seed=1).value < 1

@@ -126,7 +126,7 @@ def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> 
     jobs = [delayed(_compare_models)(second, pairs, "linear_r2" if found else metric, seed)]
     decoder: Decoder | None = None
     if testing.x.ndim == 2:
-        decoder = Decoder.fit(model.encoder_, pairs, model.head_, seed)
+        decoder = Decoder.fit(model.encoder_, pairs, model.head_, seed, counts=bool(model.counts))
         plain = testing.negatives is None and testing.tags is None
         if claim is not None and plain:
             jobs.append(delayed(rehearse)(model, pairs, decoder, seed + 1))
@@ -226,7 +226,8 @@ def _explain_lost_factors(
         return [*by_key.values()]
     for key in candidates:
         other = refit(model, pairs.source, seed, relax=(*model.relaxed_, key))
-        left_out = Decoder.fit(other.encoder_, pairs, other.head_, seed).unexplained
+        found_by = Decoder.fit(other.encoder_, pairs, other.head_, seed, counts=bool(model.counts))
+        left_out = found_by.unexplained
         if left_out < FOUND_AGAIN * decoder.unexplained:
             found = f"{effect}, and relaxing it finds them: {1 - left_out:.1%} are explained"
             by_key[key] = replace(

@@ -61,6 +61,10 @@ SENTENCES = {
         "the number of codes is not that of the factors",
         "fit with a larger n_components if pairs share what these leave out, and else with fewer",
     ),
+    "injective": (
+        "different factors show the same observations",
+        "add columns that tell them apart; no method can tell it from the pairs alone",
+    ),
     "conditional": (
         "steps are not distributed as declared",
         "declare another conditional; isolatent.choose compares them",
@@ -124,6 +128,11 @@ class Check:
         if self.status != CONTRADICTED:
             return False
         return self.key in DECISIVE or (self.harm is not None and self.harm > HARMFUL)
+
+    @property
+    def may_be_harmful(self) -> bool:
+        """Whether the assumption is contradicted, and what that does to the codes is not known."""
+        return self.status == CONTRADICTED and self.harm is None and self.key not in DECISIVE
 
     def __str__(self) -> str:
         mark = {SUPPORTED: "✓", CONTRADICTED: "✗"}.get(self.status, "?")
@@ -248,10 +257,9 @@ def conclude(
         holds: bool | None = False
     elif equivalence is None:
         holds = False
-    elif CANNOT_TELL in (told.get(key, CANNOT_TELL) for key in DECISIVE):
-        holds = None
     else:
-        holds = True
+        unsure = CANNOT_TELL in (told.get(key, CANNOT_TELL) for key in DECISIVE)
+        holds = None if unsure or any(check.may_be_harmful for check in contradicted) else True
     # A rehearsal shows what noise and the training cost, and nothing of other broken assumptions.
     spoiled = any(c.key not in ("noise", "optimum") for c in harmful) or holds is None
     score = None if spoiled or equivalence is None else expected
@@ -290,9 +298,10 @@ def _with_expected(checks: Sequence[Check], expected: ExpectedScore | None) -> l
     ]
 
 
-def _rank(check: Check) -> tuple[bool, bool, bool, float]:
+def _rank(check: Check) -> tuple[bool, int, bool, float]:
     """Sort what is harmful before what is not, and a cause before its effect."""
-    apart = check.key != "information", not check.is_harmful, check.key == "optimum"
+    severity = 0 if check.is_harmful else 1 if check.may_be_harmful else 2
+    apart = check.key != "information", severity, check.key == "optimum"
     return (*apart, -(check.harm or 0.0))
 
 
@@ -305,7 +314,8 @@ def _verdict(
 ) -> str:
     if equivalence is None and not any(check.is_harmful for check in ranked):
         listed = ", ".join(check.key for check in ranked)
-        also = f" (contradicted, but harmless: {listed})" if listed else ""
+        extent = "" if any(check.may_be_harmful for check in ranked) else ", but harmless"
+        also = f" (contradicted{extent}: {listed})" if listed else ""
         return f"Nothing is claimed about these codes: {gap}{also}."
     if not ranked:
         if holds is None:
@@ -320,6 +330,8 @@ def _verdict(
         does = "nothing was found in them"
     elif first.is_harmful:
         does = "the codes are not to be believed as they are"
+    elif first.may_be_harmful:
+        does = "what that does to the codes is not known"
     else:
         does = "the codes change little"
     text = f"{what}{also}, {first.effect}: {does}; {advice}."

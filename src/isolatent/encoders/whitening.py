@@ -39,6 +39,11 @@ class Anscombe(nn.Module):
             raise ValueError(f"counts must not be negative, got {float(x.min()):g}")
         return 2 * (x + 0.375).sqrt()
 
+    @staticmethod
+    def inverse(x: Tensor) -> Tensor:
+        """Return what transforms to x; values that no count has become 0."""
+        return ((x.clamp(min=0) / 2).square() - 0.375).clamp(min=0)
+
 
 class Whitening(nn.Module):
     r"""The map :math:`x \mapsto R^{-1/2} D^{-1} (x - \mu)` to uncorrelated coordinates.

@@ -27,7 +27,7 @@ CHECK_NAMES = {
     "anchor_scale": "steps equally wide everywhere",
     "factor_scale": "factors equally fast",
     "n_components": "no factor left out",
-    "injective": "codes explain the observations",
+    "injective": "the mixing is injective",
     "noise": "observations without noise",
     "pairing": "all pairs related",
     "space": "space",
