@@ -12,10 +12,9 @@ import pytest
 
 from command_line import NAMES, QUICK, run_main
 from isolatent.cli.app import COMMAND_GROUPS, app, printable
-from isolatent.cli.data_options import DATA_RECORD, sessions_of
+from isolatent.cli.data_options import DATA_RECORD
 from isolatent.cli.model import holds_results
 from isolatent.diagnosis import Choice, Diagnosis
-from isolatent.pairs.readers import Observations
 from isolatent.training import ContrastiveICA
 
 DECLARED = ("--space", "euclidean")  # nothing is searched for, so that fits are short
@@ -167,13 +166,6 @@ def test_images_have_an_encoder_on_the_command_line(isolatent, tmp_path):
     assert np.load(tmp_path / "h.npy").shape == (60, 2)
 
 
-def test_a_pause_begins_another_session_for_a_diagnosis(world):
-    times = np.arange(400.0) + 100 * (np.arange(400) >= 150)
-    observed = Observations(world.x, times=times, groups=np.repeat(["a", "b"], 200))
-    assert np.flatnonzero(np.diff(sessions_of(observed))).tolist() == [149, 199]
-    assert sessions_of(Observations(world.x, world.x_pos, times=times)) is None
-
-
 @pytest.fixture
 def paused(tmp_path, world):
     """A table with a time for each row and a pause after row 149."""
@@ -187,15 +179,17 @@ def test_times_of_a_fit_reach_its_diagnosis_and_its_pages(isolatent, paused, mon
     given = []
     found = Diagnosis(None, (), None, (), "Cannot tell.")
     monkeypatch.setattr(
-        ContrastiveICA, "diagnose", lambda self, *x, groups: given.append(groups) or found
+        ContrastiveICA, "diagnose", lambda self, *x, **options: given.append(options) or found
     )
     pages = []
     monkeypatch.setattr(
         "isolatent.report.write_report", lambda path, page, **how: pages.append(page)
     )
-    command = ("fit", "paused.csv", "--time", "when", *DECLARED, *QUICK, "--diagnose")
+    gap = ("--max-gap", "2")
+    command = ("fit", "paused.csv", "--time", "when", *gap, *DECLARED, *QUICK, "--diagnose")
     assert isolatent(*command).code == 0
-    assert np.flatnonzero(np.diff(given[0])).tolist() == [149]
+    np.testing.assert_array_equal(given[0]["times"], paused)
+    assert given[0]["max_gap"] == 2
     assert isolatent("report", "model", "--data", "paused.csv").code == 0
     for page in pages:
         assert page.sections[0].rows.times.tolist() == paused.tolist()

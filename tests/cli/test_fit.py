@@ -376,6 +376,43 @@ def test_dropped_directions_are_shown(isolatent, tmp_path):
     assert "counts       transformed by" in done.out
 
 
+@pytest.mark.filterwarnings("ignore:.*were interpolated")
+def test_options_of_recordings_and_of_starts_reach_the_model(isolatent, files, tmp_path):
+    np.save("further.npy", np.load(files / "x.npy")[:100] + 0.01)
+    out = tmp_path / "model"
+    pairs = (files / "pairs.npz", *QUICK, "--overwrite", "--out", out)
+    done = isolatent("fit", *pairs, "--n-init", "2", "--unpaired", "further.npy")
+    assert done.code == 0, done.err
+    assert ContrastiveICA.load(out).n_init == 2
+    x = np.load(files / "x.npy")
+    x[[50, 51, 90]] = np.nan
+    np.save("gaps.npy", x)
+    recording = ("gaps.npy", *QUICK, "--overwrite", "--out", out)
+    done = isolatent("fit", *recording, "--window", "3", "--max-gap", "2")
+    assert done.code == 0, done.err
+    model = ContrastiveICA.load(out)
+    assert (model.window, model.n_init) == (3, "auto")
+    assert "starts once" in done.out
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ("pairs.npz", ("--n-init", "0"), "--n-init must be auto or a positive integer, got '0'"),
+        ("x.npy", ("--window", "2"), "--window must be odd, got 2"),
+        ("x.npy", ("--unpaired", "x.npy"), "--unpaired is for pairs"),
+        ("pairs.npz", ("--unpaired", "z.npy"), "--unpaired: z.npy must have"),
+        ("pairs.npz", ("--max-gap", "2"), "max_gap must be 0"),
+    ],
+)
+def test_options_of_recordings_and_of_starts_are_checked(isolatent, files, data, options, message):
+    np.save(files / "z.npy", np.load(files / "z.npy")[:, :2])
+    options = [files / one if str(one).endswith(".npy") else one for one in options]
+    done = isolatent("fit", files / data, *QUICK, *options)
+    assert done.code == 2
+    assert message in done.err
+
+
 def test_of_all_directions_nothing_is_said(isolatent, files, tmp_path):
     done = isolatent("fit", files / "pairs.npz", *QUICK, "--out", tmp_path / "model")
     assert " directions" not in done.out

@@ -165,6 +165,20 @@ def test_bad_input(pairs, options, message):
         iso.choose(*pairs, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lags": 5}, "lags must be a sequence of numbers of rows, or None, got 5"),
+        ({"candidates": ["sphere"]}, "candidates must be dicts .*, got 'sphere'"),
+        ({"candidates": {"space": "sphere"}}, "candidates must be a sequence of dicts"),
+        ({"candidates": 3}, "candidates must be a sequence of dicts"),
+    ],
+)
+def test_arguments_of_another_type(pairs, options, message):
+    with pytest.raises(TypeError, match=message):
+        iso.choose(pairs[0], **options)
+
+
 def test_something_else_than_a_model(pairs):
     with pytest.raises(TypeError, match="model must be a ContrastiveICA or None"):
         iso.choose(*pairs, model="sphere")

@@ -81,6 +81,16 @@ def test_constant_codes_are_left_out(z, guarantee):
     ("runs", "options", "error", "message"),
     [
         ([np.zeros((5, 2))], {}, ValueError, "two or more"),
+        (
+            {"a": np.zeros((50, 2)), "b": np.zeros((50, 2))},
+            {},
+            TypeError,
+            "runs must be .*got dict",
+        ),
+        ([np.full((50, 2), np.nan)] * 2, {}, ValueError, "at least 10 rows .*got 0 of 50"),
+        ([np.zeros((0, 2))] * 2, {}, ValueError, "at least 10 rows .*got 0 of 0"),
+        ([np.zeros((1, 2))] * 2, {}, ValueError, "at least 10 rows .*got 1 of 1"),
+        ([np.zeros((50, 2)), np.full((50, 2), np.inf)], {}, ValueError, "got inf in run 1"),
         ([np.zeros((5, 2)), np.zeros((6, 2))], {}, ValueError, "same rows"),
         ([np.zeros((5, 2)), iso.ContrastiveICA(2)], {}, TypeError, "all models or all codes"),
         ([iso.ContrastiveICA(2), iso.ContrastiveICA(2)], {}, ValueError, "x must be given"),

@@ -62,6 +62,44 @@ def test_intervals_cover_the_population_value_as_often_as_they_say(score, option
 
 
 @every_score
+@pytest.mark.parametrize("given", ["block_rows", "groups"])
+def test_repeated_rows_are_no_further_evidence(score, options, truth, given):
+    """An interval over blocks is as wide for rows that are repeated as for each of them once."""
+    z, h = noisy_codes(0, 400)
+    repeated = [np.repeat(part, 10, axis=0) for part in (z, h)]
+    how = {"block_rows": 100} if given == "block_rows" else {"groups": np.repeat(range(400), 10)}
+    once = bootstrap(score, z, h, n_resamples=400, **options)
+    naive = bootstrap(score, *repeated, n_resamples=400, **options)
+    found = bootstrap(score, *repeated, n_resamples=400, **how, **options)
+    widths = [one.high - one.low for one in (once, naive, found)]
+    assert found.value == naive.value
+    assert widths[1] < 0.6 * widths[0]
+    is_split = score in (linear_r2, block_r2) and options.get("held_out", True)
+    scored = 2**0.5 if is_split else 1  # nearly all rows have a copy in the held-out half
+    assert widths[2] * scored == pytest.approx(widths[0], rel=0.3)
+
+
+def test_blocks_of_one_row_are_rows():
+    z, h = noisy_codes(0, 200)
+    assert bootstrap(mcc, z, h, block_rows=1) == bootstrap(mcc, z, h)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block_rows": 0}, "block_rows must be"),
+        ({"block_rows": 200}, "block_rows must be less than the number of rows, 200, got 200"),
+        ({"groups": np.zeros(10)}, "groups must hold one id for each of the 200 rows"),
+        ({"groups": np.zeros(200)}, "groups must hold two or more ids"),
+        ({"groups": np.arange(200), "block_rows": 2}, "block_rows must be 1 with groups"),
+    ],
+)
+def test_blocks_that_cannot_be_drawn(options, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap(mcc, *noisy_codes(0, 200), **options)
+
+
+@every_score
 def test_the_value_is_the_score_and_lies_inside(score, options, truth):
     z, h = noisy_codes(0, 500)
     split = {"random_state": 7} if score in (linear_r2, block_r2) else {}

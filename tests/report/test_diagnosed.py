@@ -42,6 +42,14 @@ def test_a_fit_without_a_diagnosis_is_never_good():
     assert any("isolatent diagnose" in command for command in headline().commands)
 
 
+def test_codes_on_a_sphere_are_one_factor_fewer():
+    for space, text in (("sphere", "2 factors were"), ("box", "3 factors were")):
+        model = SimpleNamespace(
+            guarantee_=GUARANTEE, n_components=3, history_=[], beliefs_=Beliefs(space)
+        )
+        assert text in headline_of(model, None).text
+
+
 def test_warnings_of_the_training_are_red_and_survive_a_diagnosis():
     warned = headline(warnings=("pairs share 0.001 nats",))
     assert (warned.state, "pairs share 0.001 nats" in warned.text.lower()) == ("bad", True)

@@ -115,6 +115,34 @@ def test_trials_leave_the_global_generator_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"encoder": "paper"},
+        {"encoder": "deep"},
+        {"encoder": torch.nn.Linear(4, 3)},
+        {"loss": iso.InfoNCE(iso.Dot())},
+        {"devices": 2},
+        {"relax": ("noise",), "noise_share": 1.0},
+    ],
+)
+def test_several_starts_are_refused_where_there_would_be_one(options):
+    x, x_pos = pairs_of(300, layers=1)
+    model = iso.ContrastiveICA(4, space="sphere", n_init=7, recipe=RECIPE, **options)
+    with pytest.raises(ValueError, match=r"n_init must be 'auto' or 1 .*, got 7"):
+        model.fit(x, x_pos)
+
+
+def test_several_starts_are_refused_for_pairs_that_are_not_held_out():
+    world = iso.World(iso.Box(2), iso.Uniform(), iso.Normal(0.1), iso.Linear(), seed=0)
+    recordings = [world.observe(world.sample_latents(60)[0]).numpy() for _ in range(2)]
+    several = [recordings[0], recordings[1][:, :1]]
+    for data in ((world,), world.sample_pairs(19), (several,)):
+        model = iso.ContrastiveICA(1, space="box", n_init=2, recipe=RECIPE)
+        with pytest.raises(ValueError, match=r"n_init must be 'auto' or 1 .*, got 2"):
+            model.fit(*data)
+
+
 @pytest.mark.parametrize("value", ["always", 0, -1, 1.5, None])
 def test_other_numbers_of_runs_are_refused(value):
     with pytest.raises((ValueError, TypeError), match="n_init must be"):

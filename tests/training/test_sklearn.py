@@ -215,9 +215,16 @@ def test_partial_fits_continue_one_model():
         r2.append(iso.linear_r2(z, estimator.transform(x)))
     assert r2[-1] > 0.9
     assert [step.number for step in estimator.history_] == list(range(1, 121))
-    assert estimator.guarantee_.equivalence == "orthogonal map"
+    assert estimator.guarantee_.withdrawn == "orthogonal map"
     with pytest.raises(ValueError, match="X has 3 features, but ContrastiveICA is expecting 4"):
         estimator.partial_fit(X[:, :3], X_POS[:, :3])
+
+
+def test_a_partial_fit_claims_nothing_since_it_checks_nothing():
+    estimator = iso.ContrastiveICA(2, space="sphere", recipe=SHORT, random_state=0)
+    card = estimator.partial_fit(X, X_POS[::-1].copy()).guarantee_
+    assert (card.equivalence, card.withdrawn) == (None, "orthogonal map")
+    assert "not checked" in str(card)
 
 
 def test_fit_starts_a_new_model():

@@ -24,14 +24,16 @@ from isolatent.cli.data_options import (
     ArrayName,
     Columns,
     Drop,
+    MaxGap,
     MaxMemory,
     PositiveSuffix,
     Session,
     Time,
+    Window,
     data_selection,
     notes_are_said,
     read_data,
-    sessions_of,
+    recording_options,
 )
 
 __all__ = ["choose"]
@@ -75,6 +77,8 @@ def choose(
     array: ArrayName = None,
     positive_suffix: PositiveSuffix = None,
     time: Time = None,
+    max_gap: MaxGap = 0,
+    window: Window = 1,
     session: Session = None,
     max_memory: MaxMemory = None,
     random_state: RandomState = 0,
@@ -104,12 +108,12 @@ def choose(
         with notes_are_said():
             found = diagnosis.choose(
                 *(observed.x, observed.x_pos),
-                groups=sessions_of(observed),
+                **recording_options(observed, max_gap),
                 n_components=number,
                 spaces=_parse_names(spaces),
                 conditionals=_parse_names(conditionals),
                 lags=numbers,
-                model=ContrastiveICA(counts=counts),
+                model=ContrastiveICA(counts=counts, window=window),
                 steps=steps,
                 diagnose=diagnosed,
                 directory=out,

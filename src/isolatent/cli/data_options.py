@@ -15,8 +15,6 @@ import typer
 from isolatent.files import DamagedFileError, read_json, write_json
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from isolatent.pairs.readers import Observations, Selection
     from isolatent.training import ContrastiveICA
 
@@ -25,16 +23,18 @@ __all__ = [
     "ArrayName",
     "Columns",
     "Drop",
+    "MaxGap",
     "MaxMemory",
     "PositiveSuffix",
     "Session",
     "Time",
+    "Window",
     "data_selection",
     "model_selection",
     "notes_are_said",
     "parse_memory",
     "read_data",
-    "sessions_of",
+    "recording_options",
     "write_data_record",
 ]
 
@@ -74,6 +74,20 @@ ArrayName: TypeAlias = Annotated[
     typer.Option(
         help="Array with the observations, in files of several arrays.  [default: x, or the only "
         "one]"
+    ),
+]
+Window: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        help="For a time series: odd number of consecutive rows, centred on a row, that the "
+        "encoder sees."
+    ),
+]
+MaxGap: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="For a time series: longest run of rows with missing values that is interpolated.",
     ),
 ]
 MaxMemory: TypeAlias = Annotated[
@@ -167,17 +181,13 @@ def notes_are_said() -> Iterator[None]:
         yield
 
 
-def sessions_of(observed: Observations) -> NDArray[Any] | None:
-    """Return session ids of a recording, in which a pause in time begins another session."""
-    if observed.x_pos is not None or observed.times is None:
-        return None if observed.x_pos is not None else observed.groups
-    import numpy as np
-
-    from isolatent.pairs import Recording
-
-    recording = Recording(observed.x, groups=observed.groups, times=observed.times)
-    lengths = recording.ends - recording.starts
-    return np.repeat(np.arange(len(lengths)), lengths)
+def recording_options(observed: Observations, max_gap: int) -> dict[str, Any]:
+    """Return what ``fit``, ``diagnose`` and ``choose`` are told about a recording."""
+    if observed.x_pos is not None:
+        if max_gap:
+            raise ValueError(f"--max-gap is for a time series; these are pairs, got {max_gap}")
+        return {}
+    return {"groups": observed.groups, "times": observed.times, "max_gap": max_gap}
 
 
 def write_data_record(directory: Path, selection: Selection, observed: Observations) -> None:

@@ -32,14 +32,16 @@ from isolatent.cli.data_options import (
     ArrayName,
     Columns,
     Drop,
+    MaxGap,
     MaxMemory,
     PositiveSuffix,
     Session,
     Time,
+    Window,
     data_selection,
     notes_are_said,
     read_data,
-    sessions_of,
+    recording_options,
     write_data_record,
 )
 from isolatent.cli.image_data import (
@@ -53,6 +55,8 @@ from isolatent.cli.image_data import (
 from isolatent.files import LOCK_FILE, DamagedFileError, lock_directory, read_json, write_json
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from isolatent.diagnosis import Diagnosis
     from isolatent.pairs.readers import Observations, Selection
     from isolatent.report import LiveReport
@@ -61,7 +65,6 @@ if TYPE_CHECKING:
 __all__ = [
     "check_out",
     "describe_axes",
-    "describe_directions",
     "describe_gains",
     "fit",
     "is_first_process",
@@ -128,7 +131,10 @@ def fit(
     ] = None,
     n_components: Annotated[
         int | None,
-        typer.Option(help="Number of factors.  [default: number of columns, at most 10]"),
+        typer.Option(
+            help="Number of codes: as many as factors, and one more on a sphere.  [default: number "
+            "of columns, at most 10]"
+        ),
     ] = None,
     encoder: Annotated[
         str | None,
@@ -185,6 +191,21 @@ def fit(
             "longest, such as 3:3.  [default: 1]"
         ),
     ] = None,
+    window: Window = 1,
+    max_gap: MaxGap = 0,
+    unpaired: Annotated[
+        Path | None,
+        typer.Option(
+            help="For pairs: file of further observations without a partner, with the same columns."
+        ),
+    ] = None,
+    n_init: Annotated[
+        str,
+        typer.Option(
+            help="Number of short runs from different weights, the best of which goes on, or auto: "
+            "two or more, and one with --max-steps or --batch-size."
+        ),
+    ] = "auto",
     pairs: Annotated[
         Path | None,
         typer.Option(
@@ -276,9 +297,17 @@ def fit(
             notes = observed.notes if isinstance(observed, ImageData) else ()  # others were said
             for line in (*notes, _summary(observed, model)):
                 say(line)
+            if model.recipe is not None and model.n_init == "auto":
+                say("starts once: --n-init compares several starts with these settings, too")
             say(f"to be claimed: {model.expected_guarantee()}")
         live = _live_report(observed, model, data, out, say) if watch and first else None
-        _train(model, observed, out, quiet or not first, log if first else None, resume, live)
+        extra: dict[str, Any] = {}
+        if not isinstance(observed, ImageData):
+            extra = {"groups": observed.groups, "times": observed.times, "max_gap": max_gap}
+            if unpaired is not None:
+                extra["unpaired"] = _read_unpaired(unpaired, observed, selection, say)
+        run_options = (quiet or not first, log if first else None, resume, live)
+        _train(model, observed, extra, out, *run_options)
         if not first:
             return
         model.save(out, overwrite=overwrite or resume)
@@ -289,14 +318,13 @@ def fit(
         last = model.history_[-1]
         say(f"guarantee: {model.guarantee_}")
         for line in (
-            *describe_directions(model),
             *describe_gains(model),
             *describe_axes(model),
         ):
             say(line)
         say(f"saved {out}: {last.number} steps, loss {last.loss:.3f}")
         (out / DIAGNOSIS_FILE).unlink(missing_ok=True)  # of the replaced model
-        found = _diagnose(model, observed, out, say) if diagnosed else None
+        found = _diagnose(model, observed, max_gap, out, say) if diagnosed else None
         _write_report(model, observed, data, out, found)
         say(f"report: {out / REPORT_FILE}")
         write_result(
@@ -316,16 +344,18 @@ def fit(
 
 
 def _diagnose(
-    model: ContrastiveICA, observed: Observations | ImageData, out: Path, say: Callable[[str], None]
+    model: ContrastiveICA,
+    observed: Observations | ImageData,
+    max_gap: int,
+    out: Path,
+    say: Callable[[str], None],
 ) -> Diagnosis:
     """Diagnose a model with the data of its fit, print and write the result."""
     assert not isinstance(observed, ImageData)  # refused before the fit
     say("diagnosing the fit, which takes two to four times as long")
     with notes_are_said():  # and columns are those of the model
-        found = model.diagnose(
-            *(observed.x, observed.x_pos),
-            groups=sessions_of(observed),
-        )
+        options = recording_options(observed, max_gap)
+        found = model.diagnose(observed.x, observed.x_pos, **options)
     write_json(out / DIAGNOSIS_FILE, found.to_dict(), indent=2)
     say(str(found))
     return found
@@ -353,14 +383,6 @@ def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
             f"--n-components must be at most {most} for {n_features} columns, got "
             f"{model.n_components}: more factors cannot be mixed injectively"
         )
-
-
-def describe_directions(model: ContrastiveICA) -> list[str]:
-    """Return a line about directions of the data that were dropped, none if all were kept."""
-    kept, columns = model.n_directions_, model.n_features_in_ * model.window
-    if kept == columns:
-        return []
-    return [f"kept {kept} of {columns} directions: the others are noise or rounding errors"]
 
 
 def describe_gains(model: ContrastiveICA) -> list[str]:
@@ -412,9 +434,15 @@ def _check_options(options: dict[str, Any]) -> None:
         ("batch_size", 2),
         ("devices", 1),
         ("num_nodes", 1),
+        ("window", 1),
     ):
         if options[name] is not None:
             check_integer(f"--{name.replace('_', '-')}", options[name], at_least=at_least)
+    if options["window"] % 2 == 0:
+        raise ValueError(f"--window must be odd, got {options['window']}")
+    if options["window"] > 1 and options["data_pos"] is not None:
+        raise ValueError("--window is for a time series in one file; DATA and DATA_POS hold pairs")
+    _parse_n_init(options["n_init"])
     if options["log"] is not None:
         check_one_of("--log", options["log"], ["csv", "tensorboard"])
     if options["data_pos"] is not None and options["lag"] is not None:
@@ -426,6 +454,15 @@ def _check_options(options: dict[str, Any]) -> None:
             f"their anchors by one lag, such as --lag {longest}:{longest}, got --lag "
             f"{options['lag']}, which takes all from {shortest} to {longest}"
         )
+
+
+def _parse_n_init(text: str) -> int | str:
+    """Return the number of runs of --n-init as ``ContrastiveICA`` takes it."""
+    if text == "auto":
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"--n-init must be auto or a positive integer, got {text!r}")
+    return int(text)
 
 
 def _parse_lag(text: str | None) -> tuple[int, int]:
@@ -491,6 +528,8 @@ def _build(options: dict[str, Any], n_features: int, is_image: bool) -> Contrast
         options["n_components"] or min(MAX_DEFAULT_COMPONENTS, n_features),
         encoder=options["encoder"] or ("pooled" if is_image else "mlp"),
         lag=_parse_lag(options["lag"]),
+        window=options["window"],
+        n_init=_parse_n_init(options["n_init"]),
         relax=relax,
         axes={None: "default", "none": None}.get(options["axes"], options["axes"]),
         recipe=recipe if given else None,  # without one, few pairs get small batches
@@ -555,6 +594,23 @@ def _read(
     return observed
 
 
+def _read_unpaired(
+    path: Path, observed: Observations, selection: Selection, say: Callable[[str], None]
+) -> NDArray[Any]:
+    """Read observations without a partner, with the columns of the pairs."""
+    if observed.x_pos is None:
+        raise ValueError("--unpaired is for pairs; rows of a time series all have a partner")
+    wanted = None if observed.names is None else tuple(observed.names)
+    plain = replace(selection, wanted=wanted, anchors_only=True, session=None, time=None)
+    further = read_data(path, None, plain, say, varying=False)
+    if further.x.shape[1:] != observed.x.shape[1:]:
+        raise ValueError(
+            f"--unpaired: {path.name} must have {observed.x.shape[1]} columns like DATA, got "
+            f"{further.x.shape[1]}"
+        )
+    return further.x[further.complete]
+
+
 def _session_lengths(observed: Observations) -> list[int]:
     """Return the number of rows of each uninterrupted session."""
     ids = observed.groups
@@ -580,6 +636,7 @@ def _live_report(
 def _train(
     model: ContrastiveICA,
     observed: Observations | ImageData,
+    extra: dict[str, Any],
     out: Path,
     quiet: bool,
     log: str | None,
@@ -625,7 +682,7 @@ def _train(
             return
         # The notes of the observations count incomplete rows already.
         warnings.filterwarnings("ignore", message=".*rows hold NaN and are left out")
-        model.fit(observed.x, observed.x_pos, groups=observed.groups, times=observed.times, **run)
+        model.fit(observed.x, observed.x_pos, **extra, **run)
     if observed.names is not None:  # as scikit-learn does for data frames
         model.feature_names_in_ = np.asarray(observed.names, dtype=object)
 

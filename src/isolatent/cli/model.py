@@ -29,15 +29,16 @@ from isolatent.cli.app import (
 )
 from isolatent.cli.data_options import (
     ArrayName,
+    MaxGap,
     MaxMemory,
     Session,
     Time,
     model_selection,
     notes_are_said,
     read_data,
-    sessions_of,
+    recording_options,
 )
-from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
+from isolatent.cli.fit import describe_axes, describe_gains
 from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import DamagedFileError, atomic_write
 from isolatent.pairs.readers.faults import damaged_as
@@ -56,6 +57,7 @@ __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
 CODE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 PAGE_SUFFIXES = (".html", ".htm")
 CONFIDENCE_LEVEL = 0.95
+STRETCHES = 20  # of a recording: neighbouring rows are no independent evidence
 RESULTS_DEPTH = 4  # levels of directories in which results are looked for
 MAX_ENTRIES = 20_000  # that are looked at before a folder is taken to hold other things
 
@@ -155,16 +157,20 @@ def evaluate(
     h = _encode(fitted, observed)
     known = observed.complete if _has_rows(observed) else slice(None)
     z, h = z[known], h[known]
-    scores = _scores(z, h, guaranteed, groups, random_state, progress)
+    # Neighbouring rows of a recording are alike, so that stretches of them are drawn.
+    stretch = max(1, len(z) // STRETCHES) if fitted._has_recording else 1
+    scores = _scores(z, h, guaranteed, groups, random_state, stretch, progress)
     for name, score in scores.items():
         role = "metric of the guarantee" if name == guaranteed else "for comparison"
         say(f"{name:<10} {score!s:<28} {role}")
-    say(f"{100 * CONFIDENCE_LEVEL:.0f} % intervals, bootstrap over {len(z)} rows")
+    drawn = f"{len(z)} rows" if stretch == 1 else f"stretches of {stretch} of {len(z)} rows"
+    say(f"{100 * CONFIDENCE_LEVEL:.0f} % intervals, bootstrap over {drawn}")
     say(f"guarantee: {guarantee}")
     content = {
         "model": str(model),
         "rows": len(z),
         "random_state": random_state,
+        "block_rows": stretch,
         "guarantee": str(guarantee),
         "metric": guaranteed,
         "scores": {name: dataclasses.asdict(score) for name, score in scores.items()},
@@ -184,6 +190,8 @@ def diagnose(
         Path | None, typer.Argument(help="Positives of DATA, row by row, in a second file.")
     ] = None,
     session: Session = None,
+    time: Time = None,
+    max_gap: MaxGap = 0,
     random_state: RandomState = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes, of which two can be used.")] = 1,
     json: JsonOutput = None,
@@ -201,7 +209,7 @@ def diagnose(
     with notes_are_said():  # and columns are matched by name
         found = diagnosis.diagnose(
             *(fitted, observed.x, observed.x_pos),
-            groups=sessions_of(observed),
+            **recording_options(observed, max_gap),
             random_state=random_state,
             n_jobs=jobs,
         )
@@ -225,7 +233,6 @@ def info(model: Model, json: JsonOutput = None, overwrite: Overwrite = False) ->
     say(f"{'files':<12} format {described['format']}, {size / 1e6:.2f} MB")
     say(f"guarantee: {fitted.guarantee_}")
     for line in (
-        *describe_directions(fitted),
         *describe_gains(fitted),
         *describe_axes(fitted),
     ):
@@ -532,6 +539,7 @@ def _scores(
     guaranteed: str | None,
     blocks: list[list[int]] | None,
     random_state: int,
+    block_rows: int,
     progress: Callable[[str], None],
 ) -> dict[str, Interval]:
     """Return all scores that apply, that of the guarantee first."""
@@ -551,6 +559,12 @@ def _scores(
         options: dict[str, Any] = {"blocks": blocks} if name.startswith("block") else {}
         metric = getattr(evaluation, name)
         scores[name] = evaluation.bootstrap(
-            metric, z, h, confidence_level=CONFIDENCE_LEVEL, random_state=random_state, **options
+            metric,
+            z,
+            h,
+            confidence_level=CONFIDENCE_LEVEL,
+            random_state=random_state,
+            block_rows=block_rows,
+            **options,
         )
     return scores

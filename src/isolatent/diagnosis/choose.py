@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.diagnosis.diagnose import diagnose as diagnose_model
-from isolatent.diagnosis.held_out import TooFewPairsError, hold_pairs_out
+from isolatent.diagnosis.held_out import TooFewPairsError, hold_pairs_out, read_pairs
 from isolatent.diagnosis.trials import (
     Candidate,
     Lead,
@@ -169,6 +169,8 @@ def choose(
     x_pos: ArrayLike | Tensor | None = None,
     *,
     groups: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    max_gap: int = 0,
     n_components: int | str = "auto",
     spaces: Sequence[str] = CHOICE_SPACES,
     conditionals: Sequence[str] = CHOICE_CONDITIONALS,
@@ -196,6 +198,8 @@ def choose(
             source without.
         x_pos: The positive of each row of x.
         groups: For a recording: one session id for each row.
+        times: For a recording: the time of each row; a pause ends a session, as in ``fit``.
+        max_gap: For a recording: longest run of rows with NaN that is interpolated.
         n_components: Number of codes, or ``"auto"`` to choose it as well. On a sphere n codes are
             n - 1 factors, so with one code spheres are left out.
         spaces: Spaces to compare, any of ``"sphere"``, ``"box"`` and ``"euclidean"``.
@@ -246,7 +250,9 @@ def choose(
     }
     given = [None] if lags is None else _check_lags(lags, x_pos)
     try:
-        sources = [_source(template, x, x_pos, groups, lag, seed) for lag in given]
+        sources = [
+            _source(template, x, x_pos, (groups, times, max_gap), lag, seed) for lag in given
+        ]
     except TooFewPairsError as error:
         verdict = f"Cannot tell: {error}, of which a quarter must be at least 200."
         return Choice(None, (), None, None, None, (), verdict)
@@ -350,7 +356,14 @@ def _families(
             )
         return found
     found = []
+    if isinstance(candidates, str | Mapping) or not isinstance(candidates, Iterable):
+        raise TypeError(
+            "candidates must be a sequence of dicts such as {'space': 'sphere'}, got "
+            f"{candidates!r}"
+        )
     for one in candidates:
+        if not isinstance(one, Mapping):
+            raise TypeError(f"candidates must be dicts such as {{'space': 'sphere'}}, got {one!r}")
         unknown = set(one) - {"space", "conditional", "p", "marginal"}
         if unknown or "space" not in one:
             raise ValueError(
@@ -367,7 +380,9 @@ def _families(
     return found
 
 
-def _check_lags(lags: Sequence[int], x_pos: Any) -> list[int | None]:
+def _check_lags(lags: Any, x_pos: Any) -> list[int | None]:
+    if isinstance(lags, str) or not isinstance(lags, Iterable):
+        raise TypeError(f"lags must be a sequence of numbers of rows, or None, got {lags!r}")
     if x_pos is not None:
         raise ValueError("lags must be None when x_pos is given: they are for recordings")
     found = sorted({check_integer("lags", lag, at_least=1) for lag in lags})
@@ -390,12 +405,20 @@ class _Source(NamedTuple):
 
 
 def _source(
-    template: ContrastiveICA, x: Any, x_pos: Any, groups: Any, lag: int | None, seed: int
+    template: ContrastiveICA,
+    x: Any,
+    x_pos: Any,
+    recorded: tuple[Any, Any, int],
+    lag: int | None,
+    seed: int,
 ) -> _Source:
-    """Read the pairs, and keep some from all runs."""
+    """Read the pairs, and keep some from all runs.
+
+    ``recorded`` are sessions, times and the longest gap of a recording.
+    """
     if lag is not None:
         template.set_params(lag=(lag, lag))
-    source = template._as_source(x, x_pos, groups, True)
+    source = read_pairs(template, x, x_pos, *recorded, reset=True)
     if lag is not None and not isinstance(source, SeriesPairs):
         raise ValueError("lags must be None for a world or a pair source: they are for recordings")
     if isinstance(source, SeparateRecordings):

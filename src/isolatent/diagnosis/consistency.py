@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from statistics import fmean
@@ -23,6 +23,7 @@ from isolatent.training import ContrastiveICA
 __all__ = ["Consistency", "consistency"]
 
 SHIFTS, LEAST_SHIFT = 20, 0.1  # of the control, and the share of the rows that each is at least
+LEAST_ROWS = 10  # that runs must share
 BLOCKS, RESAMPLES, LEVEL = 20, 200, 0.95  # of the bootstrap
 
 
@@ -108,6 +109,8 @@ def consistency(
         (1.0, True)
     """
     check_integer("random_state", random_state, at_least=0)
+    if isinstance(runs, str | Mapping) or not isinstance(runs, Iterable):
+        raise TypeError(f"runs must be a sequence of codes or of models, got {type(runs).__name__}")
     runs = list(runs)
     if len(runs) < 2:
         raise ValueError(f"runs must be two or more, got {len(runs)}")
@@ -131,7 +134,16 @@ def consistency(
                 f"runs must be codes (N, n) of the same rows, got {codes[0].shape} for run 0 and "
                 f"{part.shape} for run {k}"
             )
+        if np.isinf(part).any():
+            raise ValueError(
+                f"runs must hold numbers, or NaN for rows without codes, got inf in run {k}"
+            )
     usable = np.isfinite(np.concatenate(codes, axis=1)).all(axis=1)  # rows with NaN have no codes
+    if usable.sum() < LEAST_ROWS:
+        raise ValueError(
+            f"runs must have at least {LEAST_ROWS} rows without NaN in common, got "
+            f"{int(usable.sum())} of {len(codes[0])}"
+        )
     codes = [part[usable] for part in codes]
     metric = "linear_r2" if guarantee is None else metric_for(guarantee.metric)
     rng = np.random.default_rng(random_state)

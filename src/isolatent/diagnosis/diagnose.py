@@ -59,6 +59,8 @@ def diagnose(
     x_pos: ArrayLike | Tensor | None = None,
     *,
     groups: ArrayLike | None = None,
+    times: ArrayLike | None = None,
+    max_gap: int = 0,
     random_state: Any = 0,
     n_jobs: int = 1,
 ) -> Diagnosis:
@@ -79,6 +81,8 @@ def diagnose(
             source without. They may be the data of the fit.
         x_pos: The positive of each row of x.
         groups: For a recording: one session id for each row.
+        times: For a recording: the time of each row; a pause ends a session, as in ``fit``.
+        max_gap: For a recording: longest run of rows with NaN that is interpolated.
         random_state: Seed, as in scikit-learn.
         n_jobs: Number of processes, as in joblib: the rehearsal and the comparisons can run at the
             same time.
@@ -98,7 +102,7 @@ def diagnose(
     if n_jobs != -1:
         check_integer("n_jobs", n_jobs, at_least=1)
     seed = int(check_random_state(random_state).randint(2**31 - 2))
-    source = source_of(model, x, x_pos, groups)
+    source = source_of(model, x, x_pos, groups, times, max_gap)
     try:
         pairs = hold_pairs_out(model, source, seed)
     except TooFewPairsError as error:

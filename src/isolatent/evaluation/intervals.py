@@ -13,7 +13,12 @@ from numpy.typing import ArrayLike
 from isolatent.checks import check_integer, check_real
 from isolatent.evaluation.blocks import block_mcc, block_r2, block_residuals, canonical_variates
 from isolatent.evaluation.columns import Array, dense_ranks, mid_ranks, weighted_deviations
-from isolatent.evaluation.linear import linear_r2, linear_residuals, r2_from_residuals
+from isolatent.evaluation.linear import (
+    linear_r2,
+    linear_residuals,
+    r2_from_residuals,
+    split_rows,
+)
 from isolatent.evaluation.mcc import matched_columns, mcc
 
 __all__ = ["Interval", "Statistic", "bootstrap"]
@@ -71,6 +76,8 @@ def bootstrap(
     confidence_level: float = 0.95,
     n_resamples: int = 200,
     random_state: int = 0,
+    block_rows: int = 1,
+    groups: ArrayLike | None = None,
     **options: Any,
 ) -> Interval:
     r"""Return a score with its percentile bootstrap interval over the rows.
@@ -88,12 +95,16 @@ def bootstrap(
     fitted and scored: the interval is for the score of *this* fit on new rows.
 
     The interval covers the sampling of rows, not retraining, and does not remove the bias of a
-    score: without any relation the mcc of a finite sample is above 0, and so is its interval. Rows
-    must be independent; for neighbouring samples of a time series the interval is too narrow. A
+    score: without any relation the mcc of a finite sample is above 0, and so is its interval. A
     factor that is constant in a resample is left out of the mean of that resample.
+
+    Rows must be independent; for neighbouring rows of a recording the interval is too narrow.
+    ``block_rows`` draws stretches of rows instead, which should be longer than rows are alike, and
+    ``groups`` whole sessions, which should be 20 or more.
 
     References:
         Efron & Tibshirani (1993), An Introduction to the Bootstrap, chapter 13.
+        Politis & Romano (1992), A Circular Block-Resampling Procedure for Stationary Data.
 
     Args:
         score: ``linear_r2``, ``mcc``, ``block_r2`` or ``block_mcc``.
@@ -103,6 +114,10 @@ def bootstrap(
         n_resamples: Number of resamples, at least 2.
         random_state: Seed of the resampling, and of the split of a held-out score; an integer
             >= 0.
+        block_rows: For a recording: consecutive rows that are drawn together, the first row
+            following the last; a twentieth of the rows is a choice that suits most. 1 draws single
+            rows.
+        groups: For several sessions or animals: the id of each row, (N,). Whole groups are drawn.
         **options: Further keywords of the score, such as ``method="spearman"`` or ``blocks=…``.
 
     Returns:
@@ -118,12 +133,41 @@ def bootstrap(
     confidence_level = check_real("confidence_level", confidence_level, above=0, below=1)
     check_integer("n_resamples", n_resamples, at_least=2)
     check_integer("random_state", random_state, at_least=0)
+    rows = len(np.asarray(factors))
+    check_integer("block_rows", block_rows, at_least=1)
+    if block_rows >= max(rows, 2):
+        raise ValueError(
+            f"block_rows must be less than the number of rows, {rows}, got {block_rows}"
+        )
+    members = None if groups is None else _check_groups(groups, rows, block_rows)
+    statistic = score_statistic(score, factors, codes, random_state, options)
+    if statistic.n_rows < rows:  # the others are fitted
+        held_out = split_rows(rows, True, random_state, min_rows=1)[1]
+        members = None if members is None else members[held_out]
+        block_rows = max(1, round(block_rows * statistic.n_rows / rows))
     return percentile_interval(
-        score_statistic(score, factors, codes, random_state, options),
+        statistic,
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         random_state=random_state,
+        block_rows=block_rows,
+        groups=members,
     )
+
+
+def _check_groups(groups: ArrayLike, rows: int, block_rows: int) -> Array:
+    """Return the number of the group of each row."""
+    ids = np.asarray(groups)
+    if ids.shape != (rows,):
+        raise ValueError(f"groups must hold one id for each of the {rows} rows, got {ids.shape}")
+    if block_rows > 1:
+        raise ValueError(
+            f"block_rows must be 1 with groups, which are drawn whole, got {block_rows}"
+        )
+    members = np.unique(ids, return_inverse=True)[1]
+    if members.max() < 1:
+        raise ValueError("groups must hold two or more ids, got one")
+    return np.asarray(members)
 
 
 def percentile_interval(
@@ -133,11 +177,13 @@ def percentile_interval(
     n_resamples: int,
     random_state: int,
     block_rows: int = 1,
+    groups: Array | None = None,
 ) -> Interval:
     """Return the statistic with its percentile interval, as defined in :func:`bootstrap`.
 
     With ``block_rows`` above 1, stretches of so many rows are drawn instead of single ones, the
-    first following the last: for rows that are alike when they are near each other.
+    first following the last: for rows that are alike when they are near each other. With
+    ``groups``, the number of the group of each row, whole groups are drawn.
     """
     # Splits use `random_state` itself; the resamples must be independent of them.
     rng = np.random.default_rng([random_state, 1])
@@ -145,6 +191,10 @@ def percentile_interval(
     within = np.arange(block_rows)
 
     def counts() -> Array:
+        if groups is not None:
+            n_groups = int(groups.max()) + 1
+            drawn = rng.integers(n_groups, size=n_groups)
+            return np.bincount(drawn, minlength=n_groups).astype(np.float64)[groups]
         starts = rng.integers(rows, size=-(-rows // block_rows))
         drawn = (starts[:, None] + within).ravel() % rows
         return np.bincount(drawn, minlength=rows).astype(np.float64)

@@ -87,7 +87,8 @@ def headline_of(model: Any, diagnosis: Diagnosis | None) -> Headline:
         diagnosis: The result of :func:`isolatent.diagnose`, if it was run.
     """
     guarantee, warned = model.guarantee_, " ".join(map(_sentence, model.guarantee_.warnings))
-    count = model.n_components
+    on_sphere = getattr(model, "beliefs_", None) is not None and model.beliefs_.space == "sphere"
+    count = model.n_components - on_sphere  # factors: n codes on a sphere are n - 1
     found = f"{count} factor{'s were' if count > 1 else ' was'} recovered"
     support = str(
         getattr(guarantee, "support", "")

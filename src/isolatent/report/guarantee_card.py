@@ -91,6 +91,7 @@ def guarantee_card(section: Section) -> Iterator[Block]:
             ("Blocks of codes", " ".join(str(list(b)) for b in blocks) if blocks else ""),
             ("Trained", card.get("objective")),
             ("Calibrated", card.get("calibration")),
+            ("Input", card.get("directions")),
             ("Recordings", card.get("recordings")),
             ("Held-out pairs", card.get("support")),
             ("Claim without this", card.get("withdrawn")),

@@ -74,6 +74,7 @@ class Guarantee:
         support: What held-out pairs say about a fit: information against chance, training pairs and
             a linear code.
         withdrawn: The equivalence that would follow if the data supported it, where they do not.
+        directions: How many directions of the data the encoder sees, where some were dropped.
 
     Example:
         >>> print(derive_guarantee(Beliefs("sphere"), loss="nce", potentials="none"))
@@ -97,6 +98,7 @@ class Guarantee:
     recordings: str = ""
     support: str = ""
     withdrawn: str = ""
+    directions: str = ""
 
     def __post_init__(self) -> None:
         if (self.equivalence is None) != bool(self.gap):
@@ -141,6 +143,7 @@ class Guarantee:
                 ("besides", self.consequence),
                 ("trained", self.objective),
                 ("calibrated", self.calibration),
+                ("input", self.directions),
                 ("axes", self.axes),
                 ("recordings", self.recordings),
                 ("data", self.support),

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, nn
 
 from isolatent.contrast import PosteriorInfoNCE
-from isolatent.encoders import Axes, LinearAxes
+from isolatent.encoders import Axes, LinearAxes, Whitening
 from isolatent.pairs import Batch, FinitePairSource, PairSource, SeparateRecordings
 from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs, Guarantee
@@ -48,6 +48,10 @@ SCORE_BATCH_SIZE = 512
 # than a linear encoder, whose weights are as many as codes times directions.
 PAIRS_PER_SQUARED_CODE = 10
 ALIGNED = "signed permutation and scaling"
+NOT_CHECKED = (
+    "not checked, since partial_fit holds no pairs out; compare score with that of shuffled pairs, "
+    "or diagnose the model, on pairs that it has not seen"
+)
 ERROR_PAIRS = 16_384  # from which errors of learned weights are estimated
 
 
@@ -62,6 +66,19 @@ class FittedClaims(ContrastiveParameters):
     relaxed_: tuple[str, ...]
     capacity_: Capacity | None
     support_: Support | None
+
+    @property
+    def n_directions_(self) -> int:
+        check_is_fitted(self, "encoder_")
+        kept = [part.n_kept for part in self.encoder_.modules() if isinstance(part, Whitening)]
+        return max(kept, default=math.prod(self._window_shape))
+
+    def _describe_directions(self) -> str:
+        """Say how many directions of the data the encoder sees; "" if it sees all."""
+        kept, columns = self.n_directions_, math.prod(self._window_shape)
+        if kept == columns:
+            return ""
+        return f"kept {kept} of {columns} directions: the others are noise or rounding errors"
 
     def expected_guarantee(self) -> Guarantee:
         """Return what may be claimed after a fit, as far as that is known before it.
@@ -116,7 +133,7 @@ class FittedClaims(ContrastiveParameters):
             guarantee = _with_found_axes(guarantee, self.axes_)
         else:
             guarantee = replace(guarantee, axes=fitted.axes)
-        guarantee = replace(guarantee, support=fitted.support)
+        guarantee = replace(guarantee, support=fitted.support, directions=fitted.directions)
         if fitted.withdrawn:
             guarantee = guarantee.withdraw(fitted.gap.removeprefix(f"{UNSUPPORTED}: "))
         return with_training(guarantee, fitted.objective, fitted.calibration, fitted.warnings)
@@ -195,7 +212,7 @@ class FittedClaims(ContrastiveParameters):
             warned += (f"axes were {not_found}",)
         objective = training.describe_objective()
         guarantee = replace(guarantee, learned=describe_relaxations(learned))
-        guarantee = replace(guarantee, axes=not_found)
+        guarantee = replace(guarantee, axes=not_found, directions=self._describe_directions())
         if found is not None:
             guarantee = _with_found_axes(guarantee, found)
         self.guarantee_ = with_training(guarantee, objective, calibration, warned)
@@ -236,7 +253,11 @@ class FittedClaims(ContrastiveParameters):
                 f"noise_share = {share:g} is less than pairs allow: {measured['least_share']:.2f} "
                 "of the spread within them differs between observations, so it is noise",
             )
-        guarantee = replace(guarantee, learned=describe_relaxations(self.learned_))
+        guarantee = replace(
+            guarantee,
+            learned=describe_relaxations(self.learned_),
+            directions=self._describe_directions(),
+        )
         calibration = f"spread of posteriors multiplied by {measured['factor']:.2f}"
         self.guarantee_ = with_training(
             guarantee, training.describe_objective(), calibration, warned
@@ -304,6 +325,10 @@ class FittedClaims(ContrastiveParameters):
         if found:
             card = with_training(card, card.objective, card.calibration, (*card.warnings, *found))
         self.guarantee_ = card
+
+    def _withdraw_unchecked(self) -> None:
+        """Withdraw the claim of a partial fit, which holds no pairs out to check it with."""
+        self.guarantee_ = self.guarantee_.withdraw(NOT_CHECKED)
 
     def _posterior_network(self, what: str) -> nn.Sequential:
         """Return the encoder of posteriors; raise an error if there is none."""

@@ -21,7 +21,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor, nn
 
 from isolatent.checks import IsolatentWarning, check_tensor
-from isolatent.encoders import Whitening
 from isolatent.inference import encode_chunks
 from isolatent.pairs import (
     ArrayPairs,
@@ -87,7 +86,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
     what may then be claimed of the codes.
 
     Args:
-        n_components: Number of factors n.
+        n_components: Number of codes n. They are as many as factors, but for a sphere, on which n
+            codes are n - 1 factors.
         space: ``"sphere"``, ``"box"``, ``"euclidean"``, ``"cubegrid"`` or ``"hollowball"``.
             None declares nothing; with a marginal or a conditional, it means ``"euclidean"``, and
             ``"sphere"`` if ``conditional="vmf"``.
@@ -137,9 +137,12 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         n_init: Number of short runs from different initial weights, the best of which by held-out
             loss goes on; 1 for none. ``"auto"`` runs two, and more where they disagree; where the
             network overfits fewer than 50 000 pairs, networks of other capacities are compared
-            first, a linear one among them, and fewer than 100 pairs get a linear one. For
-            ``encoder="mlp"`` and pairs that are held out; with a recipe, and for several devices,
-            ``"auto"`` means 1.
+            first, a linear one among them, and fewer than 100 pairs get a linear one. With a
+            recipe, even one that sets ``max_steps`` alone, ``"auto"`` means 1, and the network and
+            the batches are those for many pairs. So it does where runs cannot be compared, and
+            another number than 1 is refused: for other encoders than ``"mlp"``, a loss that is a
+            module, endless sources such as worlds, fewer than 20 pairs, several devices, recordings
+            with an encoder each, and with ``"noise"``.
         warm_start: Whether ``fit`` starts from the encoder of an earlier fit instead of new
             weights, for data that differ little. The whitening is that of the earlier fit, too.
             The encoder must be of the same kind and size, and short runs are left out.
@@ -267,6 +270,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         if unpaired is not None:
             source = self._with_unpaired(source, X_pos, unpaired)
         self._check_order(source)
+        self._check_starts(source)
         if self.recipe is None and isinstance(source, FinitePairSource):
             # A small data set is overfitted within few epochs; smaller batches make more of them.
             processes = self.devices * self.num_nodes
@@ -334,7 +338,9 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         """Train one epoch on more pairs, at a constant rate; the first call starts a model.
 
         An epoch is as many steps as it takes to draw each pair once; one step for an endless
-        source. After ``fit`` or ``load`` it starts anew, since those keep no optimiser.
+        source. After ``fit`` or ``load`` it starts anew, since those keep no optimiser. There are
+        no short runs to start with, whatever ``n_init`` is. No pairs are held out, so nothing is
+        checked: the card claims nothing, and says so.
         """
         recipe, beliefs = self._check()
         if self.axes not in (None, DEFAULT):
@@ -372,6 +378,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         self.history_ = training.history
         sample = source.sample(min(HELD_OUT_PAIRS, max(pairs, 2)), training.generator)
         self._set_fitted(training, training.result(), source, Batch.of(sample), beliefs)
+        self._withdraw_unchecked()
         return self
 
     def fit_decoder(self, X: ArrayLike | Tensor) -> Self:
@@ -442,18 +449,6 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 "relax=('noise',)"
             )
         return deepcopy(without_axes(self.encoder_))
-
-    @property
-    def n_directions_(self) -> int:
-        check_is_fitted(self, "encoder_")
-        for module in self.encoder_.modules():
-            if isinstance(module, Whitening):
-                return max(
-                    other.n_kept
-                    for other in self.encoder_.modules()
-                    if isinstance(other, Whitening)
-                )
-        return math.prod(self._window_shape)
 
     def code_module(self) -> nn.Module:
         check_is_fitted(self, "encoder_")
@@ -575,6 +570,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         X_pos: ArrayLike | Tensor | None = None,
         *,
         groups: ArrayLike | None = None,
+        times: ArrayLike | None = None,
+        max_gap: int = 0,
         random_state: Any = 0,
         n_jobs: int = 1,
     ) -> Diagnosis:
@@ -585,12 +582,15 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 source; those of the fit will do.
             X_pos: The positive of each row of X.
             groups: For a recording: one session id for each row.
+            times: For a recording: the time of each row, as in ``fit``.
+            max_gap: For a recording: longest run of rows with NaN that is interpolated.
             random_state: Seed, as in scikit-learn.
             n_jobs: Number of processes.
         """
         # Diagnosis stands right of training: the top level, which loads names on first use, has it.
         top_level: Any = import_module("isolatent")
-        options = {"groups": groups, "random_state": random_state, "n_jobs": n_jobs}
+        options: dict[str, Any] = {"groups": groups, "times": times, "max_gap": max_gap}
+        options |= {"random_state": random_state, "n_jobs": n_jobs}
         found: Diagnosis = top_level.diagnose(self, X, X_pos, **options)
         return found
 
@@ -662,12 +662,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
     ) -> Start:
         """Return the best start of several short runs, where there are some to compare."""
         n_init = check_n_init(self.n_init)
-        built_in = isinstance(self.loss, str) and isinstance(self.encoder, str)
-        if isinstance(source, SeparateRecordings):
-            return Start()  # a decoder would need several networks, too
         once = n_init == 1 or (n_init is None and self.recipe is not None)
-        once = once or self._is_noisy  # the candidates have no uncertainty
-        if once or processes.size > 1 or not built_in or self.encoder != "mlp":
+        if once or self._only_start(source, processes.size):
             return Start()
 
         def set_up_trial(short: Recipe, start: Start) -> Setup:

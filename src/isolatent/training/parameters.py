@@ -12,7 +12,15 @@ from torch import Generator, nn
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.contrast import ContrastiveLoss
-from isolatent.pairs import ArrayPairs, PairSource, SeriesPairs, UnpairedPairs, check_window
+from isolatent.pairs import (
+    ArrayPairs,
+    FinitePairSource,
+    PairSource,
+    SeparateRecordings,
+    SeriesPairs,
+    UnpairedPairs,
+    check_window,
+)
 from isolatent.streams import layers_from_stream, random_stream
 from isolatent.theory import Beliefs
 from isolatent.training.assembly import ENCODERS
@@ -27,6 +35,7 @@ from isolatent.training.recipe import Recipe
 from isolatent.training.recordings import RecordingEstimator
 from isolatent.training.relaxations import check_relax, check_relaxable
 from isolatent.training.restarts import check_n_init
+from isolatent.training.setup import MIN_PAIRS_TO_HOLD_OUT
 
 __all__ = ["DEFAULT", "ONLY_FREE", "ContrastiveParameters"]
 
@@ -228,6 +237,29 @@ class ContrastiveParameters(RecordingEstimator):
                 "relax must not contain 'dynamics': it needs pairs whose positives follow their "
                 f"anchors by one lag, such as lag=(3, 3) of a recording, got {source!r}"
             )
+
+    def _only_start(self, source: PairSource, processes: int) -> str:
+        """Return why short runs from several initial weights are not compared; "" if they can."""
+        pairs = len(source) if isinstance(source, FinitePairSource) else None
+        reasons = {
+            "with an encoder for each recording": isinstance(source, SeparateRecordings),
+            "with relax=('noise',)": self._is_noisy,  # the candidates have no uncertainty
+            f"for encoder={self.encoder!r}": not isinstance(self.encoder, str)
+            or self.encoder != "mlp",
+            "for a loss that is a module": not isinstance(self.loss, str),
+            "for several devices": processes > 1,
+            "for an endless source, which holds no pairs out": pairs is None,
+            f"for {pairs} pairs, of which none are held out": pairs is not None
+            and pairs < MIN_PAIRS_TO_HOLD_OUT,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
+    def _check_starts(self, source: PairSource) -> None:
+        """Raise an error if more short runs are asked for than there will be."""
+        n_init = check_n_init(self.n_init)
+        reason = self._only_start(source, self.devices * self.num_nodes)
+        if n_init is not None and n_init > 1 and reason:
+            raise ValueError(f"n_init must be 'auto' or 1 {reason}, got {n_init}")
 
     def _as_array(self, X: Any, reset: bool, missing: bool = False) -> np.ndarray[Any, Any]:
         array = super()._as_array(X, reset, missing)
