@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from command_line import NAMES, QUICK, run_main
+from isolatent import evaluation
 from isolatent.cli.app import COMMAND_GROUPS, app, printable
 from isolatent.cli.data_options import DATA_RECORD
 from isolatent.cli.model import holds_results
@@ -198,15 +199,16 @@ def test_times_of_a_fit_reach_its_diagnosis_and_its_pages(isolatent, paused, mon
 def test_a_choice_takes_times_and_says_what_was_left_out(isolatent, paused, monkeypatch):
     given = []
 
-    def compare(x, x_pos, groups, **options):
-        given.extend([x.shape, groups])
+    def compare(x, x_pos, *, times, max_gap, model, **options):
+        given.extend([x.shape, times, max_gap, model.window])
         return Choice(None, (), None, None, None, (), "Cannot tell.")
 
     monkeypatch.setattr("isolatent.diagnosis.choose", compare)
-    done = isolatent("choose", "paused.csv", "--time", "when")
+    done = isolatent("choose", "paused.csv", "--time", "when", "--max-gap", "2", "--window", "3")
     assert done.code == 0, done.err
     assert given[0] == (400, 3)  # neither the times nor what is constant
-    assert np.flatnonzero(np.diff(given[1])).tolist() == [149]
+    np.testing.assert_array_equal(given[1], paused)
+    assert given[2:4] == [2, 3]
     assert "'gain' is constant, and left out" in done.out
     assert "left out" not in isolatent("choose", "paused.csv", "--time", "when", "--quiet").out
 
@@ -244,6 +246,24 @@ def test_json_is_one_document_on_standard_output(isolatent, files, model, tmp_pa
     done = isolatent("info", model, "--json", "info.json")
     assert "guarantee: " in done.out
     assert json.loads((tmp_path / "info.json").read_text()) == found["info"]
+
+
+def test_a_recording_is_scored_by_stretches_of_its_rows(isolatent, files, tmp_path):
+    """Its interval is wider than that of a bootstrap over rows if neighbours are alike."""
+    walk = np.cumsum(np.random.default_rng(0).normal(size=(400, 3)), axis=0)
+    np.savez(tmp_path / "walk.npz", x=walk @ np.random.default_rng(1).normal(size=(3, 3)), z=walk)
+    out = tmp_path / "recorded"
+    done = isolatent("fit", "walk.npz", *QUICK, *DECLARED, "--out", out)
+    assert done.code == 0, done.err
+    done = isolatent("evaluate", out, "--truth", "walk.npz", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    assert found["block_rows"] == 20
+    h = ContrastiveICA.load(out).transform(np.load("walk.npz")["x"])
+    alone = evaluation.bootstrap(evaluation.mcc, walk, h)
+    mcc = found["scores"]["mcc"]
+    assert mcc["value"] == pytest.approx(alone.value)
+    assert mcc["high"] - mcc["low"] > 1.5 * (alone.high - alone.low)
 
 
 def test_evaluation_shows_its_progress(isolatent, files, model):

@@ -68,8 +68,10 @@ def test_a_model_with_fewer_directions_than_columns(tmp_path):
     x, x_pos = noisy_channels()
     model = fitted(x, x_pos)
     assert 2 <= model.n_directions_ < 20
+    assert f"kept {model.n_directions_} of 30 directions" in str(model.guarantee_)
     assert save_and_compare(model, tmp_path, x).n_directions_ == model.n_directions_
     assert fitted().n_directions_ == 3
+    assert "directions" not in str(fitted().guarantee_)
 
 
 def test_a_model_of_counts(tmp_path):

@@ -22,7 +22,7 @@ from torch import Generator, Tensor
 
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.diagnosis.diagnose import diagnose as diagnose_model
-from isolatent.diagnosis.held_out import TooFewPairsError, hold_pairs_out, read_pairs
+from isolatent.diagnosis.held_out import TooFewPairsError, checked_source, hold_pairs_out
 from isolatent.diagnosis.trials import (
     Candidate,
     Lead,
@@ -418,7 +418,7 @@ def _source(
     """
     if lag is not None:
         template.set_params(lag=(lag, lag))
-    source = read_pairs(template, x, x_pos, *recorded, reset=True)
+    source = checked_source(template, x, x_pos, *recorded, reset=True)
     if lag is not None and not isinstance(source, SeriesPairs):
         raise ValueError("lags must be None for a world or a pair source: they are for recordings")
     if isinstance(source, SeparateRecordings):

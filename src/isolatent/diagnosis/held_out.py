@@ -25,9 +25,9 @@ from isolatent.training.paired import split_stacked
 __all__ = [
     "HeldOut",
     "TooFewPairsError",
+    "checked_source",
     "encode",
     "hold_pairs_out",
-    "read_pairs",
     "refit",
     "source_of",
 ]
@@ -81,7 +81,7 @@ def source_of(
     if not isinstance(model, ContrastiveICA):
         raise TypeError(f"model must be a ContrastiveICA, got {model!r}")
     check_is_fitted(model, "encoder_")
-    source = read_pairs(model, x, x_pos, groups, times, max_gap)
+    source = checked_source(model, x, x_pos, groups, times, max_gap)
     if isinstance(source, SeparateRecordings):
         raise ValueError(
             "x must be pairs for one encoder: recordings with an encoder each are not diagnosed yet"
@@ -89,7 +89,7 @@ def source_of(
     return source
 
 
-def read_pairs(
+def checked_source(
     model: ContrastiveICA,
     x: Any,
     x_pos: Any,
