@@ -156,7 +156,7 @@ def test_collapsed_codes_are_on_the_card_and_warned_of(axes):
 def test_axes_that_were_asked_for_and_not_found_are_on_the_card():
     model = fit(3, X, X_POS, axes="ica")
     assert not model.axes_.separates
-    assert model.guarantee_.equivalence == "affine map"
+    assert model.guarantee_.withdrawn == "affine map"  # after three steps
     assert (
         "axes        ica: no codes told apart, 0 of 3 codes identified, not told apart: {0, 1, 2}"
         in str(model.guarantee_)
@@ -280,6 +280,6 @@ def test_codes_on_a_sphere_get_no_axes():
     with pytest.warns(IsolatentWarning, match="axes were not looked for: free codes alone"):
         model = fit(3, X, X_POS, encoder=encoder, axes="ica")
     assert "not looked for" in model.guarantee_.axes
-    assert model.guarantee_.warnings == ()
+    assert not any("axes" in warning for warning in model.guarantee_.warnings)
     declared = fit(3, X, X_POS, space="sphere")
     assert declared.guarantee_.axes == ""

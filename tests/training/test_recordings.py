@@ -242,6 +242,7 @@ PARTS = [one[:90] for one in SENSORS]
 LABELS = [np.arange(90)] * 3
 
 
+@pytest.mark.filterwarnings("ignore:the encoder overfitted")
 @pytest.mark.parametrize(
     ("options", "call", "message"),
     [
