@@ -51,6 +51,7 @@ def test_a_sphere_as_declared_holds():
     found = iso.diagnose(model, x, x_pos)
     assert found.holds is True
     assert found.broken == ()
+    assert {"marginal", "conditional"} <= {c.key for c in found.checks if c.status == "supported"}
     score = iso.linear_r2(z[0], model.transform(x))
     assert found.expected_score.low <= score <= found.expected_score.high
     record = found.to_dict()
@@ -85,6 +86,28 @@ def test_steps_that_depend_on_the_place_name_the_scale_of_the_anchors():
     found = diagnosed(*by_place((60.0, 5.0)), **SPHERE)
     assert found.holds is False
     assert found.broken[0] == "anchor_scale"
+
+
+def test_steps_of_two_widths_name_the_conditional_of_a_sphere():
+    """Wherever they are, so that codes do not suffer."""
+    world, generator = sphere(1.0), torch.Generator().manual_seed(0)
+    z = world.sample_anchors(PAIRS, generator)
+    narrow, wide = (iso.VonMisesFisher(k).sample(world.space, z, generator) for k in (60.0, 6.0))
+    z_pos = torch.where(torch.rand(PAIRS, 1, generator=generator) < 0.5, narrow, wide)
+    found = diagnosed(world.observe(z), world.observe(z_pos), **SPHERE)
+    assert found.broken == ("conditional",)
+    assert found.holds is True
+
+
+@pytest.mark.slow
+def test_a_fold_names_the_injectivity():
+    world = sphere(20.0)
+    z = world.sample_latents(10_000)
+    for part in z:
+        part[:, 0] = (part[:, 0] - 0.2).abs()
+    found = diagnosed(*map(world.mixing, z), **SPHERE)
+    assert found.holds is False
+    assert found.broken[0] == "injective"
 
 
 def test_unequal_factors_name_the_scale_of_the_factors():

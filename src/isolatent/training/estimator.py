@@ -576,6 +576,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         groups: ArrayLike | None = None,
         random_state: Any = 0,
         n_jobs: int = 1,
+        n_rehearsals: int = 1,
     ) -> Diagnosis:
         """Return whether the fit is to be believed, see :func:`isolatent.diagnose`.
 
@@ -586,10 +587,12 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             groups: For a recording: one session id for each row.
             random_state: Seed, as in scikit-learn.
             n_jobs: Number of processes.
+            n_rehearsals: Number of rehearsals.
         """
         # Diagnosis stands right of training: the top level, which loads names on first use, has it.
         top_level: Any = import_module("isolatent")
         options = {"groups": groups, "random_state": random_state, "n_jobs": n_jobs}
+        options["n_rehearsals"] = n_rehearsals
         found: Diagnosis = top_level.diagnose(self, X, X_pos, **options)
         return found
 
