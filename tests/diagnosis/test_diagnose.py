@@ -48,7 +48,7 @@ def test_a_sphere_as_declared_holds():
     z = world.sample_latents(PAIRS)
     x, x_pos = map(world.observe, z)
     model = fitted(x, x_pos, **SPHERE)
-    found = iso.diagnose(model, x, x_pos)
+    found = iso.diagnose(model, x, x_pos, n_rehearsals=2)
     assert found.holds is True
     assert found.broken == ()
     assert {"marginal", "conditional"} <= {c.key for c in found.checks if c.status == "supported"}
@@ -182,6 +182,11 @@ def test_data_of_another_width(hasty):
     narrow = iso.ArrayPairs(x[:, :3], x_pos[:, :3])
     with pytest.raises(ValueError, match="must have 4 features"):
         iso.diagnose(model, narrow)
+
+
+def test_no_rehearsal_at_all(hasty):
+    with pytest.raises(ValueError, match="n_rehearsals must be"):
+        iso.diagnose(*hasty, n_rehearsals=0)
 
 
 def test_a_recording_without_dynamics_holds_no_information():
