@@ -99,17 +99,6 @@ def test_steps_of_two_widths_name_the_conditional_of_a_sphere():
     assert found.holds is True
 
 
-@pytest.mark.slow
-def test_a_fold_names_the_injectivity():
-    world = sphere(20.0)
-    z = world.sample_latents(10_000)
-    for part in z:
-        part[:, 0] = (part[:, 0] - 0.2).abs()
-    found = diagnosed(*map(world.mixing, z), **SPHERE)
-    assert found.holds is False
-    assert found.broken[0] == "injective"
-
-
 def test_unequal_factors_name_the_scale_of_the_factors():
     steps = iso.AnisotropicNormal((5.0, 10.0, 40.0, 80.0))
     world = iso.World(iso.Sphere(4), iso.Uniform(), steps, MIXING, seed=0)

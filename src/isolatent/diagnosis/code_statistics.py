@@ -26,9 +26,9 @@ __all__ = [
 STRETCHES = 8  # disjoint parts of the pairs, by which the spread of a statistic is known
 DRAWS, DRAW_SEED = 4, 918_273  # positives for each anchor, by numbers that no data have
 CONCENTRATIONS = (1e-3, 1e4)
-WIDTHS = (1e-4, 10.0)  # of steps, in sides of a box
+STEP_WIDTHS = (1e-4, 10.0)  # of steps, in sides of a box
 ANCHORS = 400  # of the unit interval, over which steps are averaged
-ANGLES = 4001  # at which the distribution of cosines is computed
+STEP_ANGLES = 4001  # at which the distribution of cosines is computed
 INSIDE = 1e-4  # margin of the anchors in a box
 Array = np.ndarray[Any, Any]
 
@@ -107,7 +107,7 @@ def _width_of_steps(p: float, power: float) -> float:
 
     Anchors are uniform and positives have a density in proportion to exp(-|z' - z|^p / s^p).
     """
-    least, most = WIDTHS
+    least, most = STEP_WIDTHS
     power = min(max(power, _mean_power(p, least)), _mean_power(p, most))
     return float(optimize.brentq(lambda width: _mean_power(p, width) - power, least, most))
 
@@ -168,7 +168,7 @@ def _levels(h: Tensor, h_pos: Tensor, world: FittedWorld) -> Array:
     if isinstance(world.space, Sphere):
         cosine = (h.double() * h_pos.double()).sum(1).numpy()
         n, kappa = h.shape[1], world.conditional.kappa
-        grid = np.linspace(0, np.pi, ANGLES)  # in angles: cosines crowd at 1
+        grid = np.linspace(0, np.pi, STEP_ANGLES)  # in angles: cosines crowd at 1
         density = np.sin(grid) ** (n - 2) * np.exp(kappa * (np.cos(grid) - 1))
         mass = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
         levels: Array = np.interp(np.arccos(np.clip(cosine, -1, 1)), grid, mass / mass[-1])
