@@ -200,13 +200,18 @@ def _turned(seed: int, *, kind: str, n: int, angle: float) -> Drawn:
 
 
 def _folded(seed: int, *, kind: str, n: int, folds: int) -> Drawn:
-    """Observe the distance of some factors from a place off the middle: not injective."""
+    """Observe the distance of some factors from a place off the middle: not injective.
+
+    Of the other factors of a sphere their direction is observed: their length tells the side.
+    """
     z, z_pos = _of(_parts(kind, n), PAIRS, Generator().manual_seed(seed))
     mixing = _mix(n, seed)
 
     def fold(factors: Tensor) -> Tensor:
         seen = factors.clone()
         seen[:, :folds] = (seen[:, :folds] - (0.2 if kind == "sphere" else 0.6)).abs()
+        if kind == "sphere":
+            seen[:, folds:] = normalize(seen[:, folds:])
         return seen
 
     x, x_pos = mixing(fold(z)), mixing(fold(z_pos))
