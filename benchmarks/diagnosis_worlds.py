@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 import isolatent as iso
 
-__all__ = ["WORLDS", "DiagnosedWorld", "Drawn"]
+__all__ = ["CHOSEN", "HELD_BACK", "WORLDS", "DiagnosedWorld", "Drawn"]
 
 Pairs = tuple[Tensor, Tensor]
 SPHERE: dict[str, Any] = {"space": "sphere"}
@@ -47,6 +47,7 @@ class DiagnosedWorld(NamedTuple):
         declared: Arguments of ``ContrastiveICA``.
         codes: Number of codes.
         sample: Draws the data of a seed.
+        stratum: What worlds are alike in that are shared out between the halves.
     """
 
     name: str
@@ -54,11 +55,31 @@ class DiagnosedWorld(NamedTuple):
     declared: dict[str, Any]
     codes: int
     sample: Callable[[int], Drawn]
+    stratum: tuple[str, ...]
 
     @property
     def is_held_back(self) -> bool:
-        """Whether the world was kept from the choice of thresholds: every second one is."""
-        return [*WORLDS].index(self.name) % 2 == 1
+        """Whether the world is kept from the choice of thresholds."""
+        return self.name in HELD_BACK
+
+
+def held_back(worlds: Iterable[DiagnosedWorld]) -> frozenset[str]:
+    """Return the names of every second world of each stratum.
+
+    A stratum is a kind and size of worlds as declared, or a broken assumption at one strength. The
+    strata of one kind begin with a world to tune with and with one that is held back in turn.
+    """
+    strata: dict[str, dict[tuple[str, ...], list[str]]] = {}
+    for world in worlds:
+        kind = strata.setdefault(world.stratum[0], {})
+        kind.setdefault(world.stratum, []).append(world.name)
+    return frozenset(
+        name
+        for start, kind in enumerate(strata.values())
+        for rank, names in enumerate(kind.values())
+        for place, name in enumerate(names)
+        if (start + rank + place) % 2 == 1
+    )
 
 
 def _mix(n: int, seed: int, observed: int | None = None) -> Any:
@@ -95,21 +116,24 @@ def _as_declared(
     return _drawn(z, z_pos, _mix(n, seed, observed))
 
 
-def _walk(seed: int, *, n: int, rows: int, rate: float, change: float = 0.0) -> Drawn:
+def _walk(
+    seed: int, *, n: int, rows: int, rate: float | Sequence[float], change: float = 0.0
+) -> Drawn:
     """Draw a recording of independent factors; in its second half the mixing is another one.
 
     Args:
         seed: Seed.
         n: Number of factors.
         rows: Number of rows.
-        rate: Autocorrelation of neighbouring rows.
+        rate: Autocorrelation of neighbouring rows, one for all factors or one for each.
         change: Share of the factors whose places are exchanged half-way.
     """
     generator = Generator().manual_seed(seed)
-    noise = torch.randn(rows, n, generator=generator) * math.sqrt(1 - rate**2)
+    rates = torch.as_tensor(rate)
+    noise = torch.randn(rows, n, generator=generator) * (1 - rates**2).sqrt()
     z = [torch.randn(n, generator=generator)]
     for jump in noise[1:]:
-        z.append(rate * z[-1] + jump)
+        z.append(rates * z[-1] + jump)
     factors = torch.stack(z)
     mixing, other = _mix(n, seed), _mix(n, seed + 1000)
     x = mixing(factors)
@@ -134,6 +158,16 @@ def _by_place(seed: int, *, kind: str, n: int, ratio: float) -> Drawn:
     wide = conditional.sample(space, z, generator)
     middle = 0.0 if kind == "sphere" else 0.5
     return _drawn(z, torch.where(z[:, :1] > middle, narrow, wide), _mix(n, seed))
+
+
+def _by_pair(seed: int, *, n: int, ratio: float) -> Drawn:
+    """Draw one of two concentrations for each pair, wherever it is: steps with heavy tails."""
+    generator = Generator().manual_seed(seed)
+    z, narrow = _of(_parts("sphere", n, ratio**-0.5), PAIRS, generator)
+    space, _, conditional = _parts("sphere", n, ratio**0.5)
+    wide = conditional.sample(space, z, generator)
+    chosen = torch.rand(PAIRS, 1, generator=generator) < 0.5
+    return _drawn(z, torch.where(chosen, narrow, wide), _mix(n, seed))
 
 
 def _by_factor(seed: int, *, kind: str, n: int, ratio: float) -> Drawn:
@@ -166,13 +200,18 @@ def _turned(seed: int, *, kind: str, n: int, angle: float) -> Drawn:
 
 
 def _folded(seed: int, *, kind: str, n: int, folds: int) -> Drawn:
-    """Observe the distance of some factors from a place off the middle: not injective."""
+    """Observe the distance of some factors from a place off the middle: not injective.
+
+    Of the other factors of a sphere their direction is observed: their length tells the side.
+    """
     z, z_pos = _of(_parts(kind, n), PAIRS, Generator().manual_seed(seed))
     mixing = _mix(n, seed)
 
     def fold(factors: Tensor) -> Tensor:
         seen = factors.clone()
         seen[:, :folds] = (seen[:, :folds] - (0.2 if kind == "sphere" else 0.6)).abs()
+        if kind == "sphere":
+            seen[:, folds:] = normalize(seen[:, folds:])
         return seen
 
     x, x_pos = mixing(fold(z)), mixing(fold(z_pos))
@@ -211,9 +250,16 @@ def _worlds() -> dict[str, DiagnosedWorld]:
     beliefs = {"sphere": SPHERE, "box": BOX, "laplace": LAPLACE, "plane": PLANE}
 
     def add(
-        name: str, broken: str, declared: dict[str, Any], codes: int, sample: Any, **options: Any
+        name: str,
+        broken: str,
+        declared: dict[str, Any],
+        codes: int,
+        sample: Any,
+        stratum: tuple[str, ...],
+        **options: Any,
     ) -> None:
-        found.append(DiagnosedWorld(name, broken, declared, codes, partial(sample, **options)))
+        draw = partial(sample, **options)
+        found.append(DiagnosedWorld(name, broken, declared, codes, draw, stratum))
 
     options: dict[str, Any]
     sizes = ((3, 5000), (4, 20_000), (6, 20_000), (10, 100_000))
@@ -223,31 +269,50 @@ def _worlds() -> dict[str, DiagnosedWorld]:
                 seen = "" if observed is None else f", {observed} columns"
                 name = f"{kind}, {n} factors, {pairs} pairs, width {width:g}{seen}"
                 options = {"kind": kind, "n": n, "width": width, "observed": observed}
-                add(name, "", declared, n, _as_declared, pairs=pairs, **options)
+                options |= {"pairs": pairs}
+                add(name, "", declared, n, _as_declared, (kind, str(n)), **options)
     for n in (3, 4, 6):
         for rows, rate in ((10_000, 0.9), (30_000, 0.9), (20_000, 0.8), (20_000, 0.95)):
             name = f"recording, {n} factors, {rows} rows, rate {rate}"
-            add(name, "", PLANE, n, _walk, n=n, rows=rows, rate=rate)
+            options = {"n": n, "rows": rows, "rate": rate}
+            add(name, "", PLANE, n, _walk, ("recording", str(n)), **options)
+        name = f"default, box of {n} independent factors"
+        options = {"kind": "laplace", "n": n, "width": 1.0, "pairs": PAIRS, "observed": None}
+        add(name, "", {}, n, _as_declared, ("default", str(n)), **options)
+        rates = torch.logspace(-0.4, -1.7, n).neg().add(1).tolist()  # .60 to .98
+        name = f"default, recording of {n} time scales"
+        add(name, "", {}, n, _walk, ("default", str(n)), n=n, rows=20_000, rate=rates)
     for kind in ("sphere", "laplace"):
         declared = beliefs[kind]
         for word, share, ratio, spread in zip(
             STRENGTHS, (0.05, 0.2, 0.4), (2.0, 4.0, 8.0), (1.5, 2.5, 5.0), strict=True
         ):
             options = {"kind": kind, "n": 4}
+            name, stratum = f"{kind}, pairing, {word}", ("pairing", word)
+            add(name, "pairing", declared, 4, _unrelated, stratum, share=share, **options)
+            name = f"{kind}, anchor_scale, {word}"
             add(
-                f"{kind}, pairing, {word}",
-                "pairing",
+                name,
+                "anchor_scale",
                 declared,
                 4,
-                _unrelated,
-                share=share,
+                _by_place,
+                ("anchor_scale", word),
+                ratio=ratio,
                 **options,
             )
-            name = f"{kind}, anchor_scale, {word}"
-            add(name, "anchor_scale", declared, 4, _by_place, ratio=ratio, **options)
             box = BOX if kind == "laplace" else declared
             name = f"{kind}, factor_scale, {word}"
-            add(name, "factor_scale", box, 4, _by_factor, ratio=spread, **options)
+            add(
+                name,
+                "factor_scale",
+                box,
+                4,
+                _by_factor,
+                ("factor_scale", word),
+                ratio=spread,
+                **options,
+            )
     for kind in ("sphere", "box"):
         for word, strength, angle, folds, decibels in zip(
             STRENGTHS, (0.7, 1.5, 3.0), (0.15, 0.4, 0.8), (1, 2, 3), (20.0, 14.0, 8.0), strict=True
@@ -255,33 +320,63 @@ def _worlds() -> dict[str, DiagnosedWorld]:
             options = {"kind": kind, "n": 4}
             declared = beliefs[kind]
             name = f"{kind}, marginal, {word}"
-            add(name, "marginal", declared, 4, _concentrated, strength=strength, **options)
+            add(
+                name,
+                "marginal",
+                declared,
+                4,
+                _concentrated,
+                ("marginal", word),
+                strength=strength,
+                **options,
+            )
             name = f"{kind}, injective, {word}"
-            add(name, "injective", declared, 4, _folded, folds=folds, **options)
+            add(
+                name, "injective", declared, 4, _folded, ("injective", word), folds=folds, **options
+            )
             name = f"{kind}, noise, {word}"
-            add(name, "noise", declared, 4, _noisy, decibels=decibels, **options)
+            add(name, "noise", declared, 4, _noisy, ("noise", word), decibels=decibels, **options)
             name = f"{kind}, n_components, {word}"
             options = {"parts": _parts(kind, 6), "observed": 12}
-            add(name, "n_components", declared, 6 - folds, _other, **options)
+            stratum = ("n_components", word)
+            add(name, "n_components", declared, 6 - folds, _other, stratum, **options)
             if kind == "sphere":
                 options = {"kind": "plane", "n": 4, "angle": angle}
-                add(f"plane, dynamics, {word}", "dynamics", PLANE, 4, _turned, **options)
-    for word, n, p in zip(STRENGTHS, (3, 4, 6), (1.5, 3.0, 1.0), strict=True):
-        steps = iso.GeneralizedNormal(p, 0.1)
-        parts = (iso.Box(n), iso.Uniform(), steps)
-        declared = BOX if p == 1.0 else LAPLACE
-        add(f"box, conditional, {word}", "conditional", declared, n, _other, parts=parts)
-        options = {"parts": _parts("box", n), "observed": 2 * n}
-        add(f"box as sphere, {n} codes", "space", SPHERE, n, _other, **options)
-        options = {"parts": _parts("sphere", n), "observed": 2 * n}
-        add(f"sphere as box, {n} codes", "space", BOX, n, _other, **options)
-        options = {"n": 4, "rows": 20_000, "rate": 0.9}
-        change = {3: 0.3, 4: 0.6, 6: 1.0}[n]
-        name = f"recording, stationarity, {word}"
-        add(name, "stationarity", PLANE, 4, _walk, change=change, **options)
-        share = {3: 0.5, 4: 0.75, 6: 1.0}[n]
-        add(f"default, axes, {word}", "axes", {}, 4, _gaussian, n=4, share=share)
+                stratum = ("dynamics", word)
+                add(f"plane, dynamics, {word}", "dynamics", PLANE, 4, _turned, stratum, **options)
+    for word, p, small, ratio, width, change, share in zip(
+        *(STRENGTHS, (1.5, 2.0, 4.0), (1.6, 1.3, 1.0), (2.0, 4.0, 8.0), (1.4, 1.0, 0.7)),
+        *((0.3, 0.6, 1.0), (0.5, 0.75, 1.0)),
+        strict=True,
+    ):
+        stratum = ("conditional", word)
+        for name, declared, true in (("laplace", LAPLACE, p), ("box", BOX, small)):
+            parts = (iso.Box(4), iso.Uniform(), iso.GeneralizedNormal(true, 0.1))
+            name = f"{name}, conditional, {word}"
+            add(name, "conditional", declared, 4, _other, stratum, parts=parts)
+        name = f"sphere, conditional, {word}"
+        add(name, "conditional", SPHERE, 4, _by_pair, stratum, n=4, ratio=ratio)
+        for true, name, declared in (("box", "sphere", SPHERE), ("sphere", "box", BOX)):
+            options = {"parts": _parts(true, 4, width), "observed": 8}
+            name = f"{true} as {name}, {word}"
+            add(name, "space", declared, 4, _other, ("space", word), **options)
+        name, stratum = f"recording, stationarity, {word}", ("stationarity", word)
+        options = {"n": 4, "rows": PAIRS, "rate": 0.9, "change": change}
+        add(name, "stationarity", PLANE, 4, _walk, stratum, **options)
+        add(f"default, axes, {word}", "axes", {}, 4, _gaussian, ("axes", word), n=4, share=share)
     return {world.name: world for world in found}
 
 
 WORLDS = _worlds()
+HELD_BACK = held_back(WORLDS.values())
+# Worlds as declared for isolatent.choose: 40, among them recordings and ten factors.
+LARGE = ("100000 pairs, width 1", "20000 rows, rate 0.8", "4 factors, 20000 rows, rate 0.95")
+CHOSEN = tuple(
+    name
+    for name, world in WORLDS.items()
+    if (
+        (world.stratum[0] in ("sphere", "box", "laplace", "plane") and world.stratum[1] != "10")
+        and "5000 pairs, width 0.7" not in name
+    )
+    or name.endswith(LARGE)
+)

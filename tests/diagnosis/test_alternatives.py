@@ -49,19 +49,20 @@ def test_too_few_codes_are_counted():
     assert "3 codes" in found.effect
 
 
-def recording(change):
+def recording(change, groups=None, wide=1.0):
     """Return a recording whose mixing changes half-way, and a model of it."""
     rng = np.random.default_rng(0)
     z = np.zeros((4000, 2))
     for t in range(1, len(z)):
-        z[t] = 0.9 * z[t - 1] + rng.normal(size=2) * np.sqrt(1 - 0.81)
+        width = wide if t % 2000 >= 1500 else 1.0  # at the end of either half
+        z[t] = 0.9 * z[t - 1] + rng.normal(size=2) * np.sqrt(1 - 0.81) * width
     x = np.column_stack([z[:, 0], z[:, 1], np.tanh(z[:, 0]), np.tanh(z[:, 1])])
     if change:
         x[2000:] = x[2000:, ::-1] * [1, -2, 1, 3] + z[2000:, :1] ** 2
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsolatentWarning)
         model = iso.ContrastiveICA(2, space="euclidean", recipe=RECIPE, random_state=0).fit(x)
-    return model, hold_pairs_out(model, iso.SeriesPairs(x), 0)
+    return model, hold_pairs_out(model, iso.SeriesPairs(x, groups=groups), 0)
 
 
 @pytest.mark.parametrize("change", [False, True])
@@ -70,6 +71,16 @@ def test_a_recording_that_changes_half_way(change):
     options = {"steps": 150, "metric": "linear_r2", "seed": 0}
     check = check_stationarity(model, base_of(model), pairs, **options)
     assert check.status == ("contradicted" if change else "supported")
+
+
+def test_sessions_with_wider_steps_contradict_without_harm():
+    groups = np.repeat([0, 1, 0, 1], [1500, 500, 1500, 500])
+    for wide in (1.0, 4.0):
+        model, pairs = recording(False, groups, wide)
+        options = {"steps": 150, "metric": "linear_r2", "seed": 0}
+        check = check_stationarity(model, base_of(model), pairs, **options)
+        assert "4 sessions" in check.effect
+        assert check.status == ("contradicted" if wide > 1 else "supported")
 
 
 def test_pairs_have_no_beginning_and_no_end():

@@ -48,9 +48,10 @@ def test_a_sphere_as_declared_holds():
     z = world.sample_latents(PAIRS)
     x, x_pos = map(world.observe, z)
     model = fitted(x, x_pos, **SPHERE)
-    found = iso.diagnose(model, x, x_pos)
+    found = iso.diagnose(model, x, x_pos, n_rehearsals=2)
     assert found.holds is True
     assert found.broken == ()
+    assert {"marginal", "conditional"} <= {c.key for c in found.checks if c.status == "supported"}
     score = iso.linear_r2(z[0], model.transform(x))
     assert found.expected_score.low <= score <= found.expected_score.high
     record = found.to_dict()
@@ -85,6 +86,17 @@ def test_steps_that_depend_on_the_place_name_the_scale_of_the_anchors():
     found = diagnosed(*by_place((60.0, 5.0)), **SPHERE)
     assert found.holds is False
     assert found.broken[0] == "anchor_scale"
+
+
+def test_steps_of_two_widths_name_the_conditional_of_a_sphere():
+    """Wherever they are, so that codes do not suffer."""
+    world, generator = sphere(1.0), torch.Generator().manual_seed(0)
+    z = world.sample_anchors(PAIRS, generator)
+    narrow, wide = (iso.VonMisesFisher(k).sample(world.space, z, generator) for k in (60.0, 6.0))
+    z_pos = torch.where(torch.rand(PAIRS, 1, generator=generator) < 0.5, narrow, wide)
+    found = diagnosed(world.observe(z), world.observe(z_pos), **SPHERE)
+    assert found.broken == ("conditional",)
+    assert found.holds is True
 
 
 def test_unequal_factors_name_the_scale_of_the_factors():
@@ -159,6 +171,11 @@ def test_data_of_another_width(hasty):
     narrow = iso.ArrayPairs(x[:, :3], x_pos[:, :3])
     with pytest.raises(ValueError, match="must have 4 features"):
         iso.diagnose(model, narrow)
+
+
+def test_no_rehearsal_at_all(hasty):
+    with pytest.raises(ValueError, match="n_rehearsals must be"):
+        iso.diagnose(*hasty, n_rehearsals=0)
 
 
 def test_a_recording_without_dynamics_holds_no_information():

@@ -5,7 +5,7 @@ import numpy as np
 import isolatent as iso
 from isolatent.diagnosis.controls import Decoder
 from isolatent.diagnosis.held_out import hold_pairs_out, source_of
-from isolatent.diagnosis.rehearsal import rehearse
+from isolatent.diagnosis.rehearsal import Rehearsal, expected_score, rehearse
 
 RECIPE = iso.Recipe(max_steps=300, batch_size=256, warmup=20)
 
@@ -27,7 +27,9 @@ def test_axes_by_dynamics_are_found_again_in_the_rehearsal_of_a_recording():
     true_score = iso.mcc(z, model.transform(x))
     pairs = hold_pairs_out(model, source_of(model, x, None), seed=0)
     decoder = Decoder.fit(model.encoder_, pairs, model.head_, 0)
-    expected = rehearse(model, pairs, decoder, seed=1)
+    rehearsal = rehearse(model, pairs, decoder, seed=1)
+    assert rehearsal.statistics is None  # its latents are codes, which are as they are
+    expected = expected_score([rehearsal])
     assert expected.metric == "mcc"
     assert true_score > 0.97
     assert abs(expected.value - true_score) < 0.03
@@ -46,4 +48,12 @@ def test_a_model_of_counts_is_rehearsed_with_counts():
     pairs = hold_pairs_out(model, source_of(model, x, x_pos), seed=0)
     decoder = Decoder.fit(model.encoder_, pairs, model.head_, 0, counts=True)
     assert decoder.unexplained > 0.1  # so that noise is drawn, too
-    assert 0 < rehearse(model, pairs, decoder, seed=1).value < 1
+    assert 0 < rehearse(model, pairs, decoder, seed=1).score < 1
+
+
+def test_several_rehearsals_show_their_spread():
+    one, *others = (Rehearsal(score, "mcc", False, 0.0, None) for score in (0.99, 0.9, 0.99))
+    alone, together = expected_score([one]), expected_score([one, *others])
+    assert (alone.value, alone.low, alone.high) == (0.99, 0.98, 1.0)
+    assert together.value == 0.96
+    assert together.low < 0.9 < alone.low

@@ -8,7 +8,12 @@ import pytest
 
 import isolatent
 from isolatent.experiments import program
-from isolatent.experiments.program import is_stale, modules_of_runs, program_digest
+from isolatent.experiments.program import (
+    digest_of_source,
+    is_stale,
+    modules_of_runs,
+    program_digest,
+)
 
 ROOT = Path(isolatent.__file__).parent
 
@@ -95,3 +100,16 @@ def test_a_record_of_another_or_an_unknown_program_is_stale():
     assert not is_stale({"program": program_digest()})
     assert is_stale({"program": "0123456789abcdef"})
     assert is_stale({})
+
+
+def test_a_program_with_another_entry_point_has_its_modules():
+    diagnosis = modules_of_runs(ROOT, "isolatent.diagnosis")
+    assert {"isolatent.diagnosis.rehearsal", "isolatent.training.engine"} <= diagnosis.keys()
+    assert "isolatent.experiments.execution" not in diagnosis
+    assert program_digest("isolatent.diagnosis") != program_digest()
+
+
+def test_the_digest_of_a_file_depends_on_what_it_does():
+    one = 'def f():\n    """Return one."""\n    return 1  # one\n'
+    assert digest_of_source(one) == digest_of_source("def f(): return 1")
+    assert digest_of_source(one) != digest_of_source("def f(): return 2")

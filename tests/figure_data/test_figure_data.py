@@ -341,6 +341,16 @@ def test_the_number_of_codes_is_drawn_in_the_unit_of_its_check():
     assert unknown.quantity == ""
 
 
+def test_a_check_by_a_rehearsal_is_drawn_beside_it():
+    """Whatever other ways there are to check the same assumption."""
+    for key in ("marginal", "conditional", "injective"):
+        check = Check(key, "supported", 0.02, "", 0.4, error=0.01, unit="u", rehearsed=0.03)
+        (data,) = diagnosis_data(Diagnosis(True, (), None, (check,), "")).checks
+        assert (data.quantity, data.limit) == ("u", None)
+        assert data.labels == ("pairs", "rehearsal")
+        assert data.values.tolist() == [0.02, 0.03]
+
+
 def test_scores_are_averaged_over_runs():
     runs = [
         {"approach": "a", "size": 10, "r2": 0.5},

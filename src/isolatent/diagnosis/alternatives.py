@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from isolatent.contrast import InfoNCE
 from isolatent.diagnosis.agreement import agreement
 from isolatent.diagnosis.held_out import HeldOut
+from isolatent.diagnosis.p_values import of_best
 from isolatent.diagnosis.trials import (
     Candidate,
     Lead,
@@ -182,7 +183,8 @@ def _compare(
     if lead.exceeds(least, ERRORS):
         longer = runs.confirmed(best, base)
         lead = lead if longer is None else longer
-    return _judge(key, lead, least, base, best, runs, lambda a, b: agreement(a, b, metric))
+    compare = partial(agreement, metric=metric)
+    return _judge(key, lead, least, base, best, runs, compare, tried=len(found))
 
 
 def _judge(
@@ -193,12 +195,13 @@ def _judge(
     other: Candidate,
     runs: _Runs,
     compare: Callable[[Codes, Codes], float],
+    tried: int,
 ) -> Check:
-    """Return a check by the lead of an alternative over the declared model."""
+    """Return a check by the lead of an alternative, the best of those tried."""
     what = _words(key, other)
     effect = f"{what} {'gains' if lead.mean > 0 else 'loses'} {abs(lead.mean):.3f} ± "
     effect += f"{lead.error:.3f} nats on held-out pairs"
-    p_value = float(stats.norm.sf(lead.mean / lead.error)) if lead.error > 0 else None
+    p_value = of_best(lead.p_value, tried) if lead.error > 0 else None
     if lead.exceeds(least, ERRORS):
         first, second = runs(base, longer=True), runs(other, longer=True)
         harm = None
@@ -227,11 +230,13 @@ def _check_number(base: Candidate, runs: _Runs, shared: Shared) -> Check:
     n, key, least = base.n_components, "n_components", LEADS["n_components"]
     most = shared.testing.x[:1].numel() + (base.space == "sphere")
     best: tuple[Lead, Candidate] | None = None
+    tried = 0
     for more in range(n + 1, min(most, n + FURTHER) + 1):
         other = with_codes(base, more)
         lead = runs.lead(other, base)
         if lead is None:
             continue
+        tried += 1
         if best is None or lead.mean > best[0].mean:
             best = (lead, other)
         if not lead.exceeds(least, ERRORS):
@@ -240,7 +245,7 @@ def _check_number(base: Candidate, runs: _Runs, shared: Shared) -> Check:
         longer = runs.confirmed(best[1], base)
         best = (best[0] if longer is None else longer, best[1])
         if best[0].exceeds(least, ERRORS):
-            return _judge(key, best[0], least, base, best[1], runs, _explained)
+            return _judge(key, best[0], least, base, best[1], runs, _explained, tried)
     fewest = 2 if base.space == "sphere" else 1
     spare = None
     for fewer in range(n - 1, max(fewest, n - FURTHER) - 1, -1):
@@ -264,7 +269,7 @@ def _check_number(base: Candidate, runs: _Runs, shared: Shared) -> Check:
         return Check(key, CONTRADICTED, -lost.mean, effect, None, harm, unit=NATS)
     if best is None:
         return Check(key, CANNOT_TELL, None, "there are no columns for more codes")
-    return _judge(key, best[0], least, base, best[1], runs, _explained)
+    return _judge(key, best[0], least, base, best[1], runs, _explained, tried)
 
 
 def _explained(few: Codes, many: Codes) -> float:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 from joblib import Parallel, delayed
@@ -21,6 +23,7 @@ from isolatent.diagnosis.controls import (
     check_optimum,
     check_residuals,
 )
+from isolatent.diagnosis.goodness_of_fit import check_against_rehearsals
 from isolatent.diagnosis.held_out import (
     HeldOut,
     TooFewPairsError,
@@ -29,7 +32,7 @@ from isolatent.diagnosis.held_out import (
     source_of,
 )
 from isolatent.diagnosis.nested import check_relaxations_nested
-from isolatent.diagnosis.rehearsal import rehearse
+from isolatent.diagnosis.rehearsal import Rehearsal, expected_score, rehearse, statistics_of
 from isolatent.diagnosis.stationarity import check_stationarity
 from isolatent.diagnosis.verdict import (
     CANNOT_TELL,
@@ -40,7 +43,7 @@ from isolatent.diagnosis.verdict import (
     conclude,
 )
 from isolatent.inference import encode_chunks
-from isolatent.pairs import PairSource
+from isolatent.pairs import Batch, PairSource
 from isolatent.training import ContrastiveICA
 from isolatent.training.axis_search import without_axes
 from isolatent.worlds import World
@@ -63,6 +66,7 @@ def diagnose(
     max_gap: int = 0,
     random_state: Any = 0,
     n_jobs: int = 1,
+    n_rehearsals: int = 1,
 ) -> Diagnosis:
     """Tell whether a fit is to be believed, from data without ground truth.
 
@@ -70,7 +74,8 @@ def diagnose(
     seed tells whether training reached one optimum, and what held-out pairs share. Assumptions that
     can be relaxed are relaxed, one on top of the other. A decoder tells factors that were left out
     from noise. A rehearsal, the same training on a sample of the declared world, gives the score to
-    expect. ``docs/diagnosis.md`` says what cannot be known.
+    expect, and statistics of codes to compare those of the fit with. ``docs/diagnosis.md`` says
+    what cannot be known.
 
     It trains two models like the given one and up to six short runs, so it takes two to four times
     as long as the fit.
@@ -86,6 +91,8 @@ def diagnose(
         random_state: Seed, as in scikit-learn.
         n_jobs: Number of processes, as in joblib: the rehearsal and the comparisons can run at the
             same time.
+        n_rehearsals: Number of rehearsals, each as long as a fit. More than one show how far they
+            differ among themselves.
 
     Example:
         >>> import isolatent as iso
@@ -101,6 +108,7 @@ def diagnose(
     """
     if n_jobs != -1:
         check_integer("n_jobs", n_jobs, at_least=1)
+    check_integer("n_rehearsals", n_rehearsals, at_least=1)
     seed = int(check_random_state(random_state).randint(2**31 - 2))
     source = source_of(model, x, x_pos, groups, times, max_gap)
     try:
@@ -111,10 +119,12 @@ def diagnose(
         return Diagnosis(None, (), None, checks, verdict)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IsolatentWarning)  # of the runs below; this is the verdict
-        return _diagnose(model, pairs, seed, n_jobs)
+        return _diagnose(model, pairs, seed, n_jobs, n_rehearsals)
 
 
-def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> Diagnosis:
+def _diagnose(
+    model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int, n_rehearsals: int
+) -> Diagnosis:
     guarantee, metric = model.guarantee_, metric_for(model.guarantee_.metric)
     claim = guarantee.equivalence or guarantee.withdrawn or None
     testing = pairs.testing
@@ -133,10 +143,11 @@ def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> 
         decoder = Decoder.fit(model.encoder_, pairs, model.head_, seed, counts=bool(model.counts))
         plain = testing.negatives is None and testing.tags is None
         if claim is not None and plain:
-            jobs.append(delayed(rehearse)(model, pairs, decoder, seed + 1))
+            seeds = range(seed + 1, seed + 1 + n_rehearsals)
+            jobs += [delayed(rehearse)(model, pairs, decoder, one) for one in seeds]
     alone = pairs.n_pairs is None  # the generator of an endless source cannot be sent
-    relaxed, *scores = Parallel(n_jobs=1 if alone else n_jobs)(jobs)
-    expected: ExpectedScore | None = scores[0] if scores else None
+    relaxed, *rehearsals = Parallel(n_jobs=1 if alone else n_jobs)(jobs)
+    expected = expected_score(rehearsals) if rehearsals else None
     checks += relaxed
     if decoder is not None:
         checks = _merge(checks, check_residuals(decoder))
@@ -144,6 +155,7 @@ def _diagnose(model: ContrastiveICA, pairs: HeldOut, seed: int, n_jobs: int) -> 
     checks = _doubt_noise(checks)
     if model.n_components >= most and not _is_harmful(checks, "space"):
         checks = _explain_lost_factors(model, checks, decoder, pairs, seed)
+    checks = _with_rehearsals(checks, (model, second), testing, rehearsals)
     return conclude(_judge(checks, expected), expected, claim, guarantee.gap)
 
 
@@ -165,6 +177,29 @@ def _compare_models(second: ContrastiveICA, pairs: HeldOut, metric: str, seed: i
         )
         checks += [] if stationary is None else [stationary]
     return checks
+
+
+def _with_rehearsals(
+    checks: list[Check],
+    models: Sequence[ContrastiveICA],
+    testing: Batch,
+    rehearsals: Sequence[Rehearsal],
+) -> list[Check]:
+    """Add what the statistics of codes show beside those of rehearsals."""
+    rehearsed = [one.statistics for one in rehearsals if one.statistics is not None]
+    if not rehearsed:
+        return checks
+    runs = [found for one in models if (found := statistics_of(one, testing)) is not None]
+    if len(runs) < len(models):
+        return checks
+    left_out = fmean(one.unexplained for one in rehearsals)
+    told = [
+        replace(check, effect=f"{check.effect}, in a rehearsal {1 - left_out:.1%}")
+        if check.key == "injective"
+        else check
+        for check in checks
+    ]
+    return _merge(told, check_against_rehearsals(told, runs, rehearsed))
 
 
 def _with_support(optimum: Check, model: ContrastiveICA, second: ContrastiveICA) -> Check:

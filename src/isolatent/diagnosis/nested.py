@@ -15,6 +15,7 @@ from torch import Generator, Tensor, nn
 from isolatent.contrast import ContrastiveLoss
 from isolatent.diagnosis.agreement import agreement
 from isolatent.diagnosis.held_out import HeldOut, encode
+from isolatent.diagnosis.p_values import of_best
 from isolatent.diagnosis.verdict import CANNOT_TELL, CONTRADICTED, NATS, SUPPORTED, Check
 from isolatent.theory import Beliefs
 from isolatent.training import ContrastiveTraining, Recipe, train
@@ -97,22 +98,22 @@ def check_relaxations_nested(
         gains, fits = _fit_at_codes(base, left, head, pairs, probe_steps)
         best = _first(gains)
         if not gains[best].is_significant:
-            found |= {name: _check(name, gains[name], None, pairs) for name in left}
+            found |= {name: _check(name, gains[name]) for name in left}
             left = []
             break
         relaxed = _trained(base.network, fits[best], pairs, steps, seed)
         same = _trained(base.network, base.loss, pairs, steps, seed)
-        gain = _compare(same, relaxed)
+        gain, tried = _compare(same, relaxed), len(left)
         left.remove(best)
         if not gain.is_significant:
-            found[best] = _check(best, gain, None, pairs)
+            found[best] = _check(best, gain, tried=tried)
             continue
         harm = 1 - agreement(same.codes[0].numpy(), relaxed.codes[0].numpy(), metric)
-        found[best] = _check(best, gain, max(0.0, harm), pairs, relaxed)
+        found[best] = _check(best, gain, max(0.0, harm), relaxed, tried)
         base = relaxed
     if left:
         rest = _fit_at_codes(base, left, head, pairs, probe_steps)[0]
-        found |= {name: _check(name, gain, None, pairs) for name, gain in rest.items()}
+        found |= {name: _check(name, gain) for name, gain in rest.items()}
     checks = [found[name] for name in names]
     if _is_saturated(base, pairs):
         return [_unsure(check) for check in checks]
@@ -188,10 +189,14 @@ def _compare(before: _Model, after: _Model) -> Gain:
 
 
 def _check(
-    name: str, gain: Gain, harm: float | None, pairs: HeldOut, relaxed: _Model | None = None
+    name: str,
+    gain: Gain,
+    harm: float | None = None,
+    relaxed: _Model | None = None,
+    tried: int = 1,
 ) -> Check:
     z = gain.mean / gain.error if gain.error > 0 else 0.0
-    p_value = float(stats.norm.sf(z))
+    p_value = of_best(float(stats.norm.sf(z)), tried)
     effect = f"relaxing it gains {gain.mean:.3f} ± {gain.error:.3f} nats on held-out pairs"
     if relaxed is not None:
         learned = _words(name, measure_relaxations(relaxed.loss, *relaxed.codes))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -10,25 +12,28 @@ import torch
 from torch import Generator, Tensor
 
 from isolatent.diagnosis.agreement import metric_for
+from isolatent.diagnosis.code_statistics import FittedWorld, code_statistics, fitted_world
 from isolatent.diagnosis.controls import Decoder
 from isolatent.diagnosis.held_out import HeldOut, encode, refit
+from isolatent.diagnosis.trials import shuffled_rows, values_of
 from isolatent.diagnosis.verdict import ExpectedScore
 from isolatent.evaluation import linear_r2, mcc
 from isolatent.inference import encode_chunks
-from isolatent.pairs import ArrayPairs, SeriesPairs
+from isolatent.pairs import ArrayPairs, Batch, SeriesPairs
 from isolatent.theory import Beliefs
 from isolatent.training import ContrastiveICA
-from isolatent.worlds import Box, GeneralizedNormal, Sphere, Uniform, VonMisesFisher
+from isolatent.training.batch_losses import has_bound
+from isolatent.training.support import BATCH_SIZES, BATCHES
 
-__all__ = ["Latents", "latents_of", "rehearse"]
+__all__ = ["Latents", "Rehearsal", "expected_score", "latents_of", "rehearse", "statistics_of"]
 
 NOISY = 0.02  # unexplained share from which on residuals are added
 NOISY_MARGIN = 3.0  # times as far down
 LEAST_MARGIN = 0.01  # of the interval around the score of one rehearsal
-RANGE = (0.001, 0.999)  # quantiles of codes that are taken for the ends of a box
-LARGEST_CONCENTRATION = 1e4
+SPREADS = 2.0  # standard deviations of the scores of several rehearsals
 SCORED = 4096
 MOST_ROWS = 100_000  # of a recording
+Statistics = dict[str, np.ndarray[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -36,33 +41,29 @@ class Latents:
     """The latents of a rehearsal: those of the declared world, or the codes of real pairs.
 
     Attributes:
-        parts: Space, marginal and conditional; None where codes are drawn.
+        world: The declared world, fitted to the codes; None where codes are drawn.
         codes: Codes of anchors and of positives.
-        low: Lower end of the box in the coordinates of the codes.
-        side: Its side.
         related: Share of pairs that are related.
     """
 
-    parts: tuple[Any, Any, Any] | None
+    world: FittedWorld | None
     codes: tuple[Tensor, Tensor]
-    low: float = 0.0
-    side: float = 1.0
     related: float = 1.0
 
     def sample(self, count: int, generator: Generator) -> tuple[Tensor, Tensor]:
         """Draw pairs of latents, in the coordinates of the codes."""
-        if self.parts is None:
+        if self.world is None:
             rows = torch.randint(len(self.codes[0]), (count,), generator=generator)
             if count <= len(self.codes[0]):
                 rows = torch.randperm(len(self.codes[0]), generator=generator)[:count]
             return self.codes[0][rows].float(), self.codes[1][rows].float()
-        space, marginal, conditional = self.parts
+        space, marginal, conditional, low, side = self.world
         z = marginal.sample(space, space.center().float().expand(count, space.n), generator)
         z_pos = conditional.sample(space, z, generator)
         if self.related < 1:
             rows = (torch.rand(count, generator=generator) >= self.related).nonzero().squeeze(1)
             z_pos[rows] = z_pos[rows[torch.randperm(len(rows), generator=generator)]]
-        return self.low + self.side * z, self.low + self.side * z_pos
+        return low + side * z, low + side * z_pos
 
 
 def latents_of(model: ContrastiveICA, pairs: HeldOut) -> Latents:
@@ -75,32 +76,16 @@ def latents_of(model: ContrastiveICA, pairs: HeldOut) -> Latents:
     h, h_pos = (torch.cat(halves).cpu() for halves in zip(*parts, strict=True))
     beliefs: Beliefs = model.beliefs_
     plain = beliefs.marginal == "uniform" and not {*model.relaxed_} - {"pairing"}
-    plain = plain and model.axes_ is None
     related = float(model.learned_.get("pairing", {}).get("related_share", 1.0))
-    n, weights = h.shape[1], torch.ones(len(h), dtype=torch.float64)
+    weights = None
     if plain and related < 1:
         with torch.no_grad():
             scores: Any = model.loss_
             ratio = scores.scores(h, h_pos) - scores.pairing()
             weights = torch.sigmoid(ratio).double()
-    weights = weights / weights.sum()
-    if plain and beliefs.space == "sphere" and beliefs.conditional == "vmf":
-        cosine = float((weights * (h * h_pos).sum(1).double()).sum())
-        cosine = min(max(cosine, 1e-3), 1 - 1e-6)
-        kappa = min(cosine * (n - cosine**2) / (1 - cosine**2), LARGEST_CONCENTRATION)
-        world = (Sphere(n), Uniform(), VonMisesFisher(kappa))
-        return Latents(world, (h, h_pos), related=related)
-    if plain and beliefs.space == "box" and beliefs.exponent is not None:
-        if beliefs.conditional == "anisotropic":
-            return Latents(None, (h, h_pos))
-        ends = torch.quantile(h.double()[: 2**14], torch.tensor(RANGE, dtype=torch.float64), dim=0)
-        low, high = float(ends[0].mean()), float(ends[1].mean())
-        side, p = high - low, beliefs.exponent
-        step = (weights[:, None] * ((h_pos - h).double().abs() / side) ** p).sum(0).mean()
-        width = float((p * step) ** (1 / p))
-        box = (Box(n), Uniform(), GeneralizedNormal(p, width))
-        return Latents(box, (h, h_pos), low, side, related)
-    return Latents(None, (h, h_pos))
+    fits = plain and model.axes_ is None
+    world = fitted_world(h, h_pos, beliefs, weights) if fits else None
+    return Latents(world, (h, h_pos), related if world else 1.0)
 
 
 class _RehearsedPairs:
@@ -116,12 +101,28 @@ class _RehearsedPairs:
         return x, x_pos
 
 
-def rehearse(model: ContrastiveICA, pairs: HeldOut, decoder: Decoder, seed: int) -> ExpectedScore:
-    """Return the score of the same training on a world that is as declared.
+@dataclass(frozen=True)
+class Rehearsal:
+    """The same training on a world that is as declared.
 
-    One rehearsal shows no spread, so its interval follows from a rule: half of what is missing to
-    a perfect score on either side, and at least .01; with noise three times as far down, since a
-    decoder of noisy codes is smoother than the true mixing.
+    Attributes:
+        score: Score of its codes against the known latents.
+        metric: Name of the score.
+        noise: Whether residuals were added to its observations.
+        unexplained: Share of its observations that a decoder of its codes leaves out.
+        statistics: What :func:`statistics_of` measures on held-out pairs of this world; None where
+            the latents are codes of real pairs.
+    """
+
+    score: float
+    metric: str
+    noise: bool
+    unexplained: float
+    statistics: Statistics | None
+
+
+def rehearse(model: ContrastiveICA, pairs: HeldOut, decoder: Decoder, seed: int) -> Rehearsal:
+    """Train the same model on a world that is as declared, with the parameters of the fit.
 
     Args:
         model: The fitted model.
@@ -133,21 +134,62 @@ def rehearse(model: ContrastiveICA, pairs: HeldOut, decoder: Decoder, seed: int)
     noise = decoder.unexplained > NOISY
     source: Any = _RehearsedPairs(latents, decoder, noise)
     generator = Generator().manual_seed(seed)
-    z = latents.sample(SCORED, generator)[0]
-    x = decoder.observe(z, generator, noise)
-    if latents.parts is None and isinstance(pairs.whole, SeriesPairs):
+    z, z_pos = latents.sample(max(SCORED, len(pairs.testing)), generator)
+    x, x_pos = (decoder.observe(part, generator, noise) for part in (z, z_pos))
+    if latents.world is None and isinstance(pairs.whole, SeriesPairs):
         source = _rehearse_recording(model, pairs.whole, decoder, generator, noise)
     elif pairs.n_pairs is not None:
         parts = source.sample(pairs.n_pairs, generator)
         source = ArrayPairs(*(part.numpy() for part in parts))
         source.ordered = getattr(pairs.source, "ordered", True)
     rehearsed = refit(model, source, seed)
-    codes = encode_chunks(rehearsed.encoder_, x).numpy()
+    codes = encode_chunks(rehearsed.encoder_, x[:SCORED]).numpy()
     metric = metric_for(model.guarantee_.metric)
-    score = _score(z.numpy(), codes, metric)
-    margin = max(LEAST_MARGIN, (1 - score) / 2)
-    below = (NOISY_MARGIN if noise else 1.0) * margin
-    return ExpectedScore(score, max(0.0, score - below), min(1.0, score + margin), metric)
+    score = _score(z[:SCORED].numpy(), codes, metric)
+    seen = HeldOut(source, Batch(x, x_pos), Batch(x, x_pos), None, source)
+    unexplained = Decoder.fit(rehearsed.encoder_, seen, model.head_, seed).unexplained
+    statistics = None
+    if latents.world is not None:
+        count = len(pairs.testing)  # as many as those of the fit
+        statistics = statistics_of(rehearsed, Batch(x[:count], x_pos[:count]))
+    return Rehearsal(score, metric, noise, unexplained, statistics)
+
+
+def statistics_of(model: ContrastiveICA, testing: Batch) -> Statistics | None:
+    """Return what a fit and its rehearsals are compared by, on pairs that the model did not see.
+
+    Args:
+        model: A fitted model.
+        testing: The pairs.
+
+    Returns:
+        The statistics of codes (:func:`isolatent.diagnosis.code_statistics.code_statistics`), and
+        the ``information`` on each batch.
+    """
+    found = code_statistics(*encode(model.encoder_, testing), model.beliefs_)
+    if found is None or not has_bound(model.loss_, testing):
+        return None
+    least, most = BATCH_SIZES
+    size = max(least, min(most, len(testing) // BATCHES))
+    information = values_of(model, shuffled_rows(testing, 0), size).values
+    return found | {"information": np.array(information)}
+
+
+def expected_score(rehearsals: Sequence[Rehearsal]) -> ExpectedScore:
+    """Return the mean score of rehearsals, with an interval.
+
+    One rehearsal shows no spread, so the interval follows from a rule: half of what is missing to
+    a perfect score on either side, and at least .01; with noise three times as far down, since a
+    decoder of noisy codes is smoother than the true mixing. With several it is no narrower than
+    two standard deviations of their scores.
+    """
+    first = rehearsals[0]
+    scores = [rehearsal.score for rehearsal in rehearsals]
+    score = fmean(scores)
+    spread = SPREADS * stdev(scores) if len(scores) > 1 else 0.0
+    margin = max(LEAST_MARGIN, (1 - score) / 2, spread)
+    below = (NOISY_MARGIN if first.noise else 1.0) * margin
+    return ExpectedScore(score, max(0.0, score - below), min(1.0, score + margin), first.metric)
 
 
 def _rehearse_recording(

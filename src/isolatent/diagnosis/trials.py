@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import stats
 from sklearn.base import clone
 from torch import Generator
 
@@ -298,6 +299,12 @@ class Lead(NamedTuple):
 
     mean: float
     error: float
+    batches: int
+
+    @property
+    def p_value(self) -> float:
+        """The one-sided p-value of a t-test over batches: whether the run is ahead at all."""
+        return float(stats.t.sf(self.mean / self.error, self.batches - 1))
 
     def exceeds(self, least: float, errors: float) -> bool:
         """Return whether the lead is larger than some nats and some standard errors."""
@@ -313,7 +320,7 @@ def lead_of(values: Sequence[float], others: Sequence[float]) -> Lead:
     """
     difference = np.asarray(values) - np.asarray(others)
     error = float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    return Lead(round(float(difference.mean()), 12), error)
+    return Lead(round(float(difference.mean()), 12), error, len(difference))
 
 
 def with_codes(candidate: Candidate, n_components: int) -> Candidate:

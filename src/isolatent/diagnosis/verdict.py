@@ -106,6 +106,7 @@ class Check:
         reference: The same statistic of shuffled pairs; None for checks that do not shuffle.
         unit: What the statistic is measured in; empty where it is not known. One assumption can be
             checked in several ways: the number of codes by nats, or by a share of the observations.
+        rehearsed: The same statistic in a rehearsal; None for checks without one.
 
     Example:
         >>> Check("pairing", "contradicted", 1.05, "1.05 nats", 0.0, 0.06).is_harmful
@@ -121,6 +122,7 @@ class Check:
     error: float | None = None
     reference: float | None = None
     unit: str = ""
+    rehearsed: float | None = None
 
     @property
     def is_harmful(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import isolatent
 from isolatent.files import digest_json
 
-__all__ = ["is_stale", "modules_of_runs", "program_digest"]
+__all__ = ["digest_of_source", "is_stale", "modules_of_runs", "program_digest"]
 
 PACKAGE = "isolatent"
 ENTRY_POINT = "isolatent.experiments.execution"
@@ -30,14 +30,17 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @cache
-def program_digest() -> str:
+def program_digest(entry_point: str = ENTRY_POINT) -> str:
     """Return the digest of all modules of this package on which the result of a run depends.
 
-    These are the modules that :mod:`isolatent.experiments.execution` imports, directly or through
-    others. Comments, docstrings and formatting do not matter, nor does the version of Python. The
-    digest is computed once in a process.
+    These are the modules that the entry point imports, directly or through others. Comments,
+    docstrings and formatting do not matter, nor does the version of Python. The digest is computed
+    once in a process.
+
+    Args:
+        entry_point: The module that runs are started with.
     """
-    found = modules_of_runs(Path(isolatent.__file__).parent)
+    found = modules_of_runs(Path(isolatent.__file__).parent, entry_point)
     if not found:
         raise FileNotFoundError("the source of isolatent is missing: a run needs it for its record")
     return digest_json({name: _canonical(tree) for name, tree in found.items()})[:LENGTH]
@@ -48,14 +51,25 @@ def is_stale(record: Mapping[str, Any]) -> bool:
     return record.get("program") != program_digest()
 
 
-def modules_of_runs(root: Path) -> dict[str, ast.Module]:
+def digest_of_source(source: str | bytes) -> str:
+    """Return the digest of a file of Python without its comments, docstrings and formatting.
+
+    Example:
+        >>> digest_of_source("a = 1  # one") == digest_of_source("a=1")
+        True
+    """
+    return digest_json(_canonical(ast.parse(source)))[:LENGTH]
+
+
+def modules_of_runs(root: Path, entry_point: str = ENTRY_POINT) -> dict[str, ast.Module]:
     """Return the syntax trees of the modules that runs depend on, sorted by name.
 
     Args:
         root: The directory of the package.
+        entry_point: The module that runs are started with.
     """
     found: dict[str, ast.Module] = {}
-    waiting = [ENTRY_POINT]
+    waiting = [entry_point]
     while waiting:
         name = waiting.pop()
         path = _path_of(root, name)

@@ -131,7 +131,10 @@ def _check(check: Check) -> CheckData:
         quantity, limit = check.unit, limit if check.unit else None
     labels: tuple[str, ...] = (name,)
     values, errors = [check.statistic], [check.error]
-    if check.key in RELAXABLE:
+    if check.rehearsed is not None:
+        quantity, labels, limit = check.unit, ("pairs", "rehearsal"), None
+        values, errors = [check.statistic, check.rehearsed], [check.error, None]
+    elif check.key in RELAXABLE:
         quantity, labels = f"gain, {NATS}", ("as declared", "relaxed")
         values, errors = [0.0, check.statistic], [None, check.error]
     elif check.reference is not None:

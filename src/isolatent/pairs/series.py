@@ -168,6 +168,18 @@ class SeriesPairs:
             anchors, nearest = anchors[positions], nearest[positions]
         return self._read(anchors), self._read(anchors + nearest)
 
+    def sessions(self) -> np.ndarray[Any, Any]:
+        """Return the number of the session of each anchor, in the order of :meth:`all`.
+
+        Example:
+            >>> SeriesPairs(np.zeros((7, 1)), groups=[1, 1, 1, 1, 2, 2, 2]).sessions().tolist()
+            [0, 0, 0, 1, 1]
+        """
+        if self.recording.is_regular:
+            anchors = self._ends - self._starts - self.shortest
+            return np.repeat(np.arange(len(self._starts)), anchors)
+        return np.searchsorted(self._starts, self._anchors, side="right") - 1
+
     def _read(self, rows: np.ndarray[Any, Any]) -> Tensor:
         # The parts of a split share no row, so windows stay within the sessions of a part.
         return self.recording.read(rows, self.window, self._starts, self._ends)

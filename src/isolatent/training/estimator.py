@@ -574,6 +574,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         max_gap: int = 0,
         random_state: Any = 0,
         n_jobs: int = 1,
+        n_rehearsals: int = 1,
     ) -> Diagnosis:
         """Return whether the fit is to be believed, see :func:`isolatent.diagnose`.
 
@@ -586,11 +587,13 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             max_gap: For a recording: longest run of rows with NaN that is interpolated.
             random_state: Seed, as in scikit-learn.
             n_jobs: Number of processes.
+            n_rehearsals: Number of rehearsals.
         """
         # Diagnosis stands right of training: the top level, which loads names on first use, has it.
         top_level: Any = import_module("isolatent")
         options: dict[str, Any] = {"groups": groups, "times": times, "max_gap": max_gap}
         options |= {"random_state": random_state, "n_jobs": n_jobs}
+        options["n_rehearsals"] = n_rehearsals
         found: Diagnosis = top_level.diagnose(self, X, X_pos, **options)
         return found
 
