@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 import isolatent as iso
 from isolatent.pairs.factor_pairs import KnownPairs
 
-__all__ = ["WORLDS", "BrokenWorld", "EndlessPairs", "mixing_of"]
+__all__ = ["WORLDS", "BrokenWorld", "EndlessPairs", "mixing_of", "split_places"]
 
 Pairs = tuple[Tensor, Tensor]
 Sampler = Callable[[int, Generator], Pairs]
@@ -69,6 +69,13 @@ class BrokenWorld:
     axes: bool = field(default=False)
 
     @property
+    def sample_related(self) -> Sampler:
+        """Draws related pairs only."""
+        parts = getattr(self.sample, "keywords", {})
+        related: Sampler = parts.get("sample", self.sample)
+        return related
+
+    @property
     def holds(self) -> bool:
         """Whether everything is as declared."""
         return not self.relevant
@@ -77,6 +84,12 @@ class BrokenWorld:
 def mixing_of(n: int, seed: int) -> Any:
     """Return the mixing of the worlds with n factors and a seed."""
     return iso.InvertibleMLP(layers=3).build(n, Generator().manual_seed(seed))
+
+
+def split_places(world: BrokenWorld, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return masks (N,) of the factors in the two halves of the places, by their first factor."""
+    high = z[:, 0] > (0.5 if world.declared["space"] == "box" else 0.0)
+    return high, ~high
 
 
 class EndlessPairs:
