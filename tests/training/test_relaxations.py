@@ -14,7 +14,7 @@ from isolatent.contrast import (
     NetworkPotential,
     Pairing,
 )
-from isolatent.theory import RELAXATIONS
+from isolatent.theory import NAMED_RELAXATIONS, RELAXATIONS
 from isolatent.training import relaxations
 from isolatent.training.relaxations import (
     Gain,
@@ -49,11 +49,17 @@ def test_auto_is_a_choice():
     assert check_relax("auto") is None
 
 
+@pytest.mark.parametrize("name", NAMED_RELAXATIONS)
+def test_one_name_is_a_tuple_of_one(name):
+    assert check_relax(name) == check_relax((name,)) == (name,)
+
+
 @pytest.mark.parametrize(
     ("relax", "message"),
     [
-        ("pairing", r"relax must be 'auto' or a tuple of names from 'pairing', .*, got 'pairing'"),
-        (None, "relax must be 'auto' or a tuple of names .*, got None"),
+        ("pairs", r"relax must be 'auto' or names from 'pairing', .*, got 'pairs'"),
+        ("pairing,marginal", "got 'pairing,marginal'"),
+        (None, "relax must be 'auto', a name or a tuple of names from .*, got None"),
         (3, "got 3"),
         (["pairs"], "relax must be 'auto' or names from .*, got 'pairs'"),
         (("auto",), "got 'auto'"),

@@ -102,11 +102,11 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             as ``loss(h, h_pos)``, such as an :class:`isolatent.Ensemble`.
         potentials: Potentials α and α̃ of a loss given by name: ``"none"``, ``"constant"``,
             ``"learned"``, or None for those that the loss needs under these beliefs.
-        relax: Assumptions that are learned instead of taken for granted, any of ``"pairing"`` (some
-            pairs are unrelated), ``"anchor_scale"`` (steps are wider in some places),
-            ``"factor_scale"`` (some factors move more than others), ``"marginal"`` (the same as
-            ``marginal="unknown"``) and ``"dynamics"`` (positives lie around a linear map of the
-            anchor), or ``"auto"`` for those that held-out pairs support. ``"default"`` means
+        relax: Assumptions that are learned instead of taken for granted, a name or several:
+            ``"pairing"`` (some pairs are unrelated), ``"anchor_scale"`` (steps are wider in some
+            places), ``"factor_scale"`` (some factors move more than others), ``"marginal"`` (the
+            same as ``marginal="unknown"``) and ``"dynamics"`` (positives lie around a linear map of
+            the anchor), or ``"auto"`` for those that held-out pairs support. ``"default"`` means
             ``"auto"`` if neither space, marginal nor conditional is declared, and none otherwise.
             ``"noise"`` (observations are ambiguous, so that each has a distribution of codes) is
             not among those that ``"auto"`` tries.

@@ -59,7 +59,7 @@ def check_relax(relax: Any) -> tuple[str, ...] | None:
     """Return the relaxations in their usual order; None for ``"auto"``.
 
     Args:
-        relax: ``"auto"``, or names of relaxations.
+        relax: ``"auto"``, the name of a relaxation, or several names.
 
     Example:
         >>> check_relax(["marginal", "pairing"])
@@ -68,9 +68,11 @@ def check_relax(relax: Any) -> tuple[str, ...] | None:
     if isinstance(relax, str) and relax == AUTO:
         return None
     known = ", ".join(map(repr, NAMED_RELAXATIONS))
-    if isinstance(relax, str) or not isinstance(relax, Iterable):
-        raise ValueError(f"relax must be 'auto' or a tuple of names from {known}, got {relax!r}")
-    names = list(relax)
+    if not isinstance(relax, Iterable):
+        raise ValueError(
+            f"relax must be 'auto', a name or a tuple of names from {known}, got {relax!r}"
+        )
+    names = [relax] if isinstance(relax, str) else list(relax)
     for name in names:
         if name not in NAMED_RELAXATIONS:
             raise ValueError(f"relax must be 'auto' or names from {known}, got {name!r}")
