@@ -34,7 +34,7 @@ from diagnosis_worlds import WORLDS, DiagnosedWorld
 from fit_store import Fit, FitStore, Record, make_parser, starts_with
 from isolatent.checks import IsolatentWarning
 from isolatent.diagnosis.trials import Candidate
-from isolatent.files import digest_file, digest_json
+from isolatent.experiments.program import digest_code
 from isolatent.theory import derive_guarantee
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/diagnosis.json"
@@ -268,14 +268,14 @@ def report(records: dict[str, Record]) -> str:
 
 
 def program() -> str:
-    """Return the identity of what the records depend on: the sources of the package and these."""
+    """Return the identity of what the records depend on: the code of the package and this."""
     package = Path(iso.__file__).parent
     parts = ("worlds", "theory", "pairs", "encoders", "contrast", "evaluation", "training")
     files = [
         path for part in (*parts, "diagnosis") for path in sorted((package / part).rglob("*.py"))
     ]
     files.append(Path(__file__).with_name("diagnosis_worlds.py"))
-    return digest_json([digest_file(path) for path in files])[:16]
+    return digest_code(*files)
 
 
 def main() -> None:

@@ -39,8 +39,7 @@ from torch import Generator, Tensor, nn
 import isolatent as iso
 from fit_store import Fit, FitStore, group_records, make_parser, mean_and_least, starts_with
 from isolatent.contrast import LinearDynamics
-from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file
+from isolatent.experiments.program import digest_code, program_digest
 from isolatent.theory import RELAXATIONS
 from relaxation_worlds import WORLDS, BrokenWorld, EndlessPairs, mixing_of, split_places
 
@@ -244,7 +243,7 @@ def _scale_of(loss: Any) -> float | None:
 
 def program(max_steps: int | None = None) -> str:
     """Return the identity of the program and of the worlds that records depend on."""
-    worlds = digest_file(Path(__file__).with_name("relaxation_worlds.py"))[:16]
+    worlds = digest_code(Path(__file__).with_name("relaxation_worlds.py"))
     return f"{program_digest()}-{worlds}" + ("" if max_steps is None else f"-{max_steps}")
 
 

@@ -8,7 +8,12 @@ import pytest
 
 import isolatent
 from isolatent.experiments import program
-from isolatent.experiments.program import is_stale, modules_of_runs, program_digest
+from isolatent.experiments.program import (
+    digest_code,
+    is_stale,
+    modules_of_runs,
+    program_digest,
+)
 
 ROOT = Path(isolatent.__file__).parent
 
@@ -95,3 +100,16 @@ def test_a_record_of_another_or_an_unknown_program_is_stale():
     assert not is_stale({"program": program_digest()})
     assert is_stale({"program": "0123456789abcdef"})
     assert is_stale({})
+
+
+def test_the_digest_of_a_file_depends_on_its_code_alone(tmp_path):
+    """Worlds of a benchmark may be described anew without their fits being run again."""
+    before, commented, changed = (tmp_path / f"{name}.py" for name in "abc")
+    before.write_text(
+        '"""Worlds."""\n\nWIDTH = 0.1\n\n\ndef draw():\n    """Draw."""\n    return 1\n'
+    )
+    commented.write_text('"""Other."""\nWIDTH = (0.1)  # of steps\ndef draw():\n    return 1\n')
+    changed.write_text(before.read_text().replace("0.1", "0.2"))
+    assert digest_code(before) == digest_code(commented)
+    assert digest_code(before) != digest_code(changed)
+    assert digest_code(before, changed) != digest_code(changed, before)

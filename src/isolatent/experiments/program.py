@@ -12,7 +12,7 @@ from typing import Any
 import isolatent
 from isolatent.files import digest_json
 
-__all__ = ["is_stale", "modules_of_runs", "program_digest"]
+__all__ = ["digest_code", "is_stale", "modules_of_runs", "program_digest"]
 
 PACKAGE = "isolatent"
 ENTRY_POINT = "isolatent.experiments.execution"
@@ -41,6 +41,18 @@ def program_digest() -> str:
     if not found:
         raise FileNotFoundError("the source of isolatent is missing: a run needs it for its record")
     return digest_json({name: _canonical(tree) for name, tree in found.items()})[:LENGTH]
+
+
+def digest_code(*paths: Path) -> str:
+    """Return the digest of files of source, such as those of a benchmark's worlds.
+
+    As in :func:`program_digest`, comments, docstrings and formatting do not matter.
+
+    Args:
+        paths: The files.
+    """
+    trees = [_canonical(ast.parse(path.read_bytes())) for path in paths]
+    return digest_json(trees)[:LENGTH]
 
 
 def is_stale(record: Mapping[str, Any]) -> bool:
