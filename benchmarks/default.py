@@ -216,13 +216,20 @@ def measure(fit: Fit, max_steps: int | None) -> dict[str, Any]:
     """Run a fit, and return its record."""
     case = CASES[fit.world]
     data = case.data(fit.seed)
-    x, z = case.test(fit.seed)
     model = make_model(case, fit.approach, fit.seed, max_steps)
     arguments = data.arguments
     if fit.approach == SUPERVISED and data.source is None:
         arguments = (data.x, data.z)
     elif fit.approach in (CEBRA, FREE_CEBRA):
         arguments = (data.arguments[0].numpy(),)
+    return fit_and_score(model, arguments, case, fit.seed, data)
+
+
+def fit_and_score(
+    model: Any, arguments: tuple[Any, ...], case: Case, seed: int, data: Data
+) -> dict[str, Any]:
+    """Fit a model, and return its scores on fresh data, its time and what it claims."""
+    x, z = case.test(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started = time.process_time()

@@ -220,7 +220,7 @@ def ratio_of_steps(world: BrokenWorld) -> float:
     It is less than the ratio of the conditionals' widths: a box or a sphere cuts wide steps off.
     """
     z, z_pos = world.sample_related(RATIO_PAIRS, Generator().manual_seed(0))
-    p = 2.0 if world.declared["space"] == "sphere" else iso.Beliefs(**world.declared).exponent
+    p = iso.Beliefs(**world.declared).exponent or 2.0
     powers = (z - z_pos).abs().pow(p).sum(1)
     near, far = (powers[part].mean() for part in split_places(world, z))
     return float(max(near / far, far / near)) ** (1 / p)
