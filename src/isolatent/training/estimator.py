@@ -168,7 +168,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         gains_: With ``relax="auto"``: the gain of each relaxation on held-out pairs, in nats, and
             its standard error. A relaxation in use has its gain over those chosen before it.
         related_share_: With ``"pairing"``: the share of pairs that are related.
-        related_share_interval_: Its 95 % interval for these codes; errors of training are not in it.
+        related_share_interval_: Its 95 % interval; errors of training are not in it.
         axes_: The :class:`isolatent.encoders.Axes` that were found, with what their checks said;
             None if none were looked for.
         dynamics_: Matrix, time scales and periods of the codes with their intervals, an

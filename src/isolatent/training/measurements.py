@@ -295,8 +295,8 @@ def _describe_dynamics(measured: Mapping[str, Any]) -> str:
     """Return by what codes are multiplied, and which of them turn or change sign.
 
     Example:
-        >>> _describe_dynamics({"moduli": [0.9, 0.9, 0.8], "angles": [-0.5, 0.5, math.pi]})
-        'from anchor to positive, codes are multiplied by 0.90, 0.90, -0.80, and turn by 0.50 rad'
+        >>> _describe_dynamics({"moduli": [0.8], "angles": [math.pi]})
+        'from anchor to positive, codes are multiplied by -0.80; 1 changes sign'
     """
     angles = measured["angles"]
     intervals = measured.get("angles_intervals", [None] * len(angles))
