@@ -48,10 +48,9 @@ from torch import Generator, Tensor
 import isolatent as iso
 from fit_store import Fit, FitStore, group_records, make_parser, mean_and_least, starts_with
 from isolatent.evaluation import block_r2
-from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file
+from isolatent.experiments.program import digest_code, program_digest
 from recordings import OSCILLATING, RECORDINGS, TIME_SCALES, Pole, factors_of_poles
-from relaxation_worlds import ANGLES, RATES, WORLDS, mixing_of
+from relaxation_worlds import WORLDS, BrokenWorld, mixing_of
 from relaxations import TEST_FACTORS, TEST_SEED, Data, make_data
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/default.json"
@@ -85,12 +84,14 @@ class Truth(NamedTuple):
         reason: Why they are, or are not.
         blocks: Factors that are identified together, where there are such blocks.
         poles: Poles per row, where the process has some: see recordings.py.
+        innovations: Whether innovations tell the factors of a block apart: see recordings.py.
     """
 
     axes: bool
     reason: str
     blocks: tuple[tuple[int, ...], ...] | None = None
     poles: tuple[Pole, ...] = ()
+    innovations: bool = False
 
     @property
     def score(self) -> str:
@@ -127,14 +128,13 @@ class Case(NamedTuple):
         return recording.sample(TEST_ROWS, TEST_SEED + seed, recording.mixing(seed))
 
 
-def truth_of(name: str) -> Truth:
+def truth_of(world: BrokenWorld) -> Truth:
     """Return what is true of a world of relaxation_worlds.py."""
-    if "oscillators" in name:
-        damping = 0.9 if "plane, damped" in name else 0.97
-        poles = tuple(cmath.rect(damping, angle) for angle in ANGLES)
-        return Truth(False, OSCILLATING, factors_of_poles(poles), poles)
-    if "relaxing" in name:
-        return Truth(True, TIME_SCALES, poles=RATES)
+    name = world.name
+    if world.angles:
+        return Truth(False, OSCILLATING, factors_of_poles(world.poles), world.poles)
+    if world.poles:
+        return Truth(True, TIME_SCALES, poles=world.poles)
     if name.startswith("sphere"):
         return Truth(False, "on a sphere, so dependent")
     if "correlated" in name:
@@ -152,12 +152,18 @@ CASES: dict[str, Case] = {
         world.pairs,
         world.lag,
         world.declared,
-        truth_of(world.name),
+        truth_of(world),
     )
     for world in WORLDS.values()
 } | {
     r.name: Case(
-        r.name, r.group, r.n, r.rows, r.lag, r.declared, Truth(r.axes, r.reason, r.blocks, r.poles)
+        r.name,
+        r.group,
+        r.n,
+        r.rows,
+        r.lag,
+        r.declared,
+        Truth(r.axes, r.reason, r.blocks, r.poles, r.innovations),
     )
     for r in RECORDINGS.values()
 }
@@ -210,13 +216,20 @@ def measure(fit: Fit, max_steps: int | None) -> dict[str, Any]:
     """Run a fit, and return its record."""
     case = CASES[fit.world]
     data = case.data(fit.seed)
-    x, z = case.test(fit.seed)
     model = make_model(case, fit.approach, fit.seed, max_steps)
     arguments = data.arguments
     if fit.approach == SUPERVISED and data.source is None:
         arguments = (data.x, data.z)
     elif fit.approach in (CEBRA, FREE_CEBRA):
         arguments = (data.arguments[0].numpy(),)
+    return fit_and_score(model, arguments, case, fit.seed, data)
+
+
+def fit_and_score(
+    model: Any, arguments: tuple[Any, ...], case: Case, seed: int, data: Data
+) -> dict[str, Any]:
+    """Fit a model, and return its scores on fresh data, its time and what it claims."""
+    x, z = case.test(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         started = time.process_time()
@@ -350,7 +363,7 @@ def claimed_sizes(card: Mapping[str, Any], n: int) -> list[int]:
 
 def claims_too_much(card: Mapping[str, Any], case: Case) -> bool:
     """Return whether a card claims axes, or blocks, that are not identified."""
-    if case.truth.axes:
+    if case.truth.axes or case.truth.innovations:
         return False
     blocks = case.truth.blocks
     true = [case.n] if blocks is None else [len(block) for block in blocks]
@@ -374,7 +387,7 @@ def program(approach: str, max_steps: int | None = None) -> str:
     Those of CEBRA depend on the worlds alone, and are not run again when isolatent changes.
     """
     names = ("relaxation_worlds.py", "recordings.py")
-    worlds = "-".join(digest_file(Path(__file__).with_name(name))[:16] for name in names)
+    worlds = digest_code(*(Path(__file__).with_name(name) for name in names))
     code = CEBRA if approach in (CEBRA, FREE_CEBRA) else program_digest()
     return f"{code}-{worlds}" + ("" if max_steps is None else f"-{max_steps}")
 
@@ -480,7 +493,11 @@ class Report:
             lines += _limit(f"default, {label}", self._least(score), MIN_SCORE)
         for peer in PEERS:
             label = f"default - {peer}, mean over seeds"
-            lines += _limit(label, self._leads(peer), -MAX_DEFICIT)
+            leads = self._leads(peer)
+            lines += _limit(label, leads, -MAX_DEFICIT)
+            if leads:
+                strict = sum(lead > 0 for lead, _ in leads)
+                lines.append(f"  - strictly ahead of {peer} in {strict} of {len(leads)} worlds")
         bounds = [lead for lead, _ in self._leads(SUPERVISED)]
         if bounds:
             lines.append(

@@ -37,7 +37,7 @@ from diagnosis_worlds import CHOSEN, WORLDS, DiagnosedWorld
 from fit_store import Fit, FitStore, Record, make_parser, starts_with
 from isolatent.checks import IsolatentWarning
 from isolatent.diagnosis.trials import Candidate
-from isolatent.experiments.program import digest_of_source, program_digest
+from isolatent.experiments.program import digest_code, program_digest
 from isolatent.theory import derive_guarantee
 from isolatent.training.claims import FittedClaims
 
@@ -382,8 +382,8 @@ def report(records: dict[str, Record]) -> str:
 
 def program() -> str:
     """Return the identity of what the records depend on: the package, and the worlds."""
-    worlds = Path(__file__).with_name("diagnosis_worlds.py").read_bytes()
-    return f"{program_digest('isolatent.diagnosis')}-{digest_of_source(worlds)}"
+    worlds = Path(__file__).with_name("diagnosis_worlds.py")
+    return f"{program_digest('isolatent.diagnosis')}-{digest_code(worlds)}"
 
 
 def main() -> None:

@@ -52,8 +52,7 @@ from default import CEBRA_BATCH, CEBRA_STEPS, cebra_model, has_cebra
 from finite_data_cells import CELLS, LAGS, POISSON, Cell, Sample
 from fit_store import Fit, FitStore, Record, group_records, make_parser, mean_and_least
 from isolatent.encoders import Anscombe
-from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file
+from isolatent.experiments.program import digest_code, program_digest
 from isolatent.training.capacity import Capacity, Start
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/finite_data.json"
@@ -250,7 +249,7 @@ def program(approach: str, max_steps: int | None = None) -> str:
 
     Those of CEBRA depend on the worlds alone, and are not run again when isolatent changes.
     """
-    worlds = "-".join(digest_file(Path(__file__).with_name(name))[:16] for name in WORLD_FILES)
+    worlds = digest_code(*(Path(__file__).with_name(name) for name in WORLD_FILES))
     code = CEBRA if approach in (CEBRA, CEBRA_TIME, FREE_CEBRA) else program_digest()
     return f"{code}-{worlds}" + ("" if max_steps is None else f"-{max_steps}")
 

@@ -55,6 +55,7 @@ TIME_SCALES = "independent, time scales differ"
 NOT_GAUSSIAN = "independent, not Gaussian"
 BOTH = "independent, time scales differ, not Gaussian"
 EQUAL_GAUSSIAN = "Gaussian with equal time scales"
+DRIVEN = "oscillators; their innovations, which are not Gaussian, may tell more apart"
 OSCILLATING = "the phase of an oscillator is arbitrary, and so are the axes of its plane"
 
 
@@ -73,6 +74,8 @@ class Recording:
         rows: Number of rows T.
         lag: Rows from an anchor to its positive.
         blocks: Factors that are identified together, where poles distinguish such blocks.
+        innovations: Whether innovations that are independent and not Gaussian tell the factors of a
+            block apart, so that axes may be claimed, too.
         poles: The true poles per row, where the process has some.
         decibels: Signal-to-noise ratio of the channels; without it the mixing is square and exact.
         channels: Number of channels, where they are noisy.
@@ -88,6 +91,7 @@ class Recording:
     rows: int = 20_000
     lag: int = 1
     blocks: tuple[tuple[int, ...], ...] | None = None
+    innovations: bool = False
     poles: tuple[Pole, ...] = ()
     decibels: float | None = None
     channels: int = CHANNELS
@@ -194,19 +198,23 @@ def _relaxing(
     )
 
 
-def _oscillating(name: str, poles: tuple[Pole, ...], *, lag: int = 1) -> Recording:
+def _oscillating(
+    name: str, poles: tuple[Pole, ...], *, lag: int = 1, innovations: str = "Gaussian"
+) -> Recording:
     """Return a recording of oscillators, or of oscillators and relaxing factors."""
     blocks = factors_of_poles(poles)
+    gaussian = innovations == "Gaussian"
     return Recording(
-        f"recording, {name}, lag {lag}, 20000 rows",
+        f"recording, {name}{'' if gaussian else f', {innovations}'}, lag {lag}, 20000 rows",
         "Recordings: oscillators",
-        partial(autoregression, poles=poles),
+        partial(autoregression, poles=poles, innovations=innovations),
         sum(map(len, blocks)),
         TURNING,
         axes=False,
-        reason=OSCILLATING,
+        reason=OSCILLATING if gaussian else DRIVEN,
         lag=lag,
         blocks=blocks,
+        innovations=not gaussian,
         poles=poles,
     )
 
@@ -248,6 +256,13 @@ RECORDINGS: dict[str, Recording] = {
         _oscillating("two damped oscillators", (_pole(0.9, 0.5), _pole(0.9, 1.2))),
         _oscillating("two oscillators", (_pole(0.97, 0.5), _pole(0.97, 1.2)), lag=2),
         _oscillating("oscillator and relaxing factors", (_pole(0.97, 0.5), 0.96, 0.8)),
+        _oscillating("one oscillator", (_pole(0.97, 0.5),), innovations="Laplace"),
+        _oscillating(
+            "two oscillators", (_pole(0.97, 0.5), _pole(0.97, 1.2)), innovations="Laplace"
+        ),
+        _oscillating(
+            "oscillator and relaxing factors", (_pole(0.97, 0.5), 0.96, 0.8), innovations="Laplace"
+        ),
         _diffusing("equal", (0.1, 0.1, 0.1, 0.1)),
         _diffusing("different", (0.16, 0.12, 0.09, 0.07)),
         _relaxing("Gaussian", FEW_RATES, rows=30_000, decibels=20.0),

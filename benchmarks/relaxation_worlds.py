@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,14 +16,16 @@ from torch.nn.functional import normalize
 import isolatent as iso
 from isolatent.pairs.factor_pairs import KnownPairs
 
-__all__ = ["WORLDS", "BrokenWorld", "EndlessPairs", "mixing_of"]
+__all__ = ["WORLDS", "BrokenWorld", "EndlessPairs", "mixing_of", "split_places"]
 
 Pairs = tuple[Tensor, Tensor]
 Sampler = Callable[[int, Generator], Pairs]
 
 PAIRS = 20_000
 N, MANY = 4, 10  # factors
+SEVERAL, MANY_PAIRS = 8, 100_000  # of a box
 KAPPA, WIDTH = 35.0, 0.05  # of steps on the sphere, and in the box
+PLANE_WIDTH = 0.3
 SPHERE: dict[str, Any] = {"space": "sphere"}
 BOX: dict[str, Any] = {"space": "box", "conditional": "laplace"}
 NORMAL_BOX: dict[str, Any] = {"space": "box", "conditional": "normal"}
@@ -50,6 +53,7 @@ class BrokenWorld:
         angles: The true angles of the dynamics, in rad, where there are some.
         weights: The true precisions of the factors, where they differ.
         width_ratio: The largest width of a step by the smallest, between places.
+        poles: The true poles per row of the dynamics, where there are some.
         axes: Whether factors are identified one by one, so that MCC is a score.
     """
 
@@ -66,7 +70,15 @@ class BrokenWorld:
     angles: tuple[float, ...] = ()
     weights: tuple[float, ...] = ()
     width_ratio: float | None = None
+    poles: tuple[complex, ...] = ()
     axes: bool = field(default=False)
+
+    @property
+    def sample_related(self) -> Sampler:
+        """Draws related pairs only."""
+        parts = getattr(self.sample, "keywords", {})
+        related: Sampler = parts.get("sample", self.sample)
+        return related
 
     @property
     def holds(self) -> bool:
@@ -77,6 +89,12 @@ class BrokenWorld:
 def mixing_of(n: int, seed: int) -> Any:
     """Return the mixing of the worlds with n factors and a seed."""
     return iso.InvertibleMLP(layers=3).build(n, Generator().manual_seed(seed))
+
+
+def split_places(world: BrokenWorld, z: Tensor) -> tuple[Tensor, Tensor]:
+    """Return masks (N,) of the factors in the two halves of the places, by their first factor."""
+    high = z[:, 0] > (0.5 if world.declared["space"] == "box" else 0.0)
+    return high, ~high
 
 
 class EndlessPairs:
@@ -123,24 +141,63 @@ def _sphere_by_place(
     return z, torch.where(z[:, :1] > 0, high, low)
 
 
-def _box_by_place(count: int, generator: Generator, *, widths: tuple[float, float]) -> Pairs:
-    z = torch.rand(count, N, generator=generator)
-    wide, narrow = (iso.Laplace(width).sample(iso.Box(N), z, generator) for width in widths)
+def _box_by_place(
+    count: int, generator: Generator, *, widths: tuple[float, float], n: int = N
+) -> Pairs:
+    z = torch.rand(count, n, generator=generator)
+    wide, narrow = (iso.Laplace(width).sample(iso.Box(n), z, generator) for width in widths)
     return z, torch.where(z[:, :1] > 0.5, wide, narrow)
 
 
-def _recording(
-    count: int, generator: Generator, *, matrix: tuple[tuple[float, ...], ...], lag: int
+def _plane_by_place(
+    count: int, generator: Generator, *, widths: tuple[float, float], n: int = N
 ) -> Pairs:
-    """Draw the rows of a stationary process of unit covariance, and the rows a lag later."""
+    z, step = (torch.randn(count, n, generator=generator) for _ in range(2))
+    return z, z + torch.where(z[:, :1] > 0, *widths) * step
+
+
+def _weighted_by_place(
+    count: int, generator: Generator, *, space: Any, weights: tuple[tuple[float, ...], ...]
+) -> Pairs:
+    """Draw steps with one weight per factor, and larger weights in one half of the places."""
+    centre = space.center().float().expand(count, space.n)
+    z = iso.Uniform().sample(space, centre, generator)
+    wide, narrow = (iso.AnisotropicNormal(w).sample(space, z, generator) for w in weights)
+    half = 0.0 if isinstance(space, iso.Sphere) else 0.5
+    return z, torch.where(z[:, :1] > half, wide, narrow)
+
+
+def _recording(
+    count: int,
+    generator: Generator,
+    *,
+    matrix: tuple[tuple[float, ...], ...],
+    lag: int,
+    widths: tuple[float, float] = (1.0, 1.0),
+) -> Pairs:
+    """Draw the rows of a stationary process, and the rows a lag later.
+
+    It has unit covariance if jumps are equally wide where the first factor is positive and where it
+    is not.
+    """
     step = torch.tensor(matrix, dtype=torch.float64)
     covariance = torch.eye(len(step), dtype=torch.float64) - step @ step.mT
     noise = torch.randn(count + lag, len(step), generator=generator, dtype=torch.float64)
     rows = [noise[0]]
     for jump in noise[1:] @ torch.linalg.cholesky(covariance).mT:
-        rows.append(step @ rows[-1] + jump)
+        rows.append(step @ rows[-1] + widths[int(rows[-1][0] <= 0)] * jump)
     z = torch.stack(rows).float()
     return z[:-lag], z[lag:]
+
+
+def _transitions(
+    count: int, generator: Generator, *, matrix: tuple[tuple[float, ...], ...]
+) -> Pairs:
+    """Draw rows of a stationary process of unit covariance, each with the row after it."""
+    step = torch.tensor(matrix)
+    covariance = torch.eye(len(step)) - step @ step.mT
+    z, noise = (torch.randn(count, len(step), generator=generator) for _ in range(2))
+    return z, z @ step.mT + noise @ torch.linalg.cholesky(covariance).mT
 
 
 def _correlated_plane(count: int, generator: Generator, *, correlation: float) -> Pairs:
@@ -184,6 +241,10 @@ def _oscillators(damping: float, angles: tuple[float, ...]) -> tuple[tuple[float
     return tuple(map(tuple, matrix.tolist()))
 
 
+def _poles(damping: float, angles: tuple[float, ...]) -> tuple[complex, ...]:
+    return tuple(cmath.rect(damping, angle) for angle in angles)
+
+
 def _diagonal(rates: tuple[float, ...]) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, torch.tensor(rates).diag().tolist()))
 
@@ -193,16 +254,32 @@ def _spread(mean: float, contrast: float, n: int = N) -> tuple[float, ...]:
     return tuple(mean * contrast ** (k / (n - 1) - 0.5) for k in range(n))
 
 
-def _contaminations(n: int, pairs: int | None, shares: tuple[float, ...]) -> list[BrokenWorld]:
-    suffix = "" if n == N else f", {n} factors, {'endless' if pairs is None else pairs} pairs"
+def _suffix(n: int, pairs: int | None) -> str:
+    return "" if n == N else f", {n} factors, {'endless' if pairs is None else pairs} pairs"
+
+
+def _contaminations(
+    n: int,
+    pairs: int | None,
+    shares: tuple[float, ...],
+    spaces: tuple[str, ...] = ("sphere", "box", "plane"),
+) -> list[BrokenWorld]:
+    suffix = _suffix(n, pairs)
     group = "Contamination" + (f": {n} factors" if n != N else "")
     worlds = []
     for share in shares:
-        for name, space, steps, declared, scale in (
-            ("sphere", iso.Sphere(n), iso.VonMisesFisher(KAPPA), SPHERE, KAPPA),
-            ("box", iso.Box(n), iso.Laplace(WIDTH), BOX, 1 / WIDTH),
+        for name, sample, declared, scale in (
+            (
+                "sphere",
+                _sampler(iso.Sphere(n), iso.Uniform(), iso.VonMisesFisher(KAPPA)),
+                SPHERE,
+                KAPPA,
+            ),
+            ("box", _sampler(iso.Box(n), iso.Uniform(), iso.Laplace(WIDTH)), BOX, 1 / WIDTH),
+            ("plane", partial(_plane_by_place, widths=(PLANE_WIDTH,) * 2, n=n), PLANE, None),
         ):
-            sample = _sampler(space, iso.Uniform(), steps)
+            if name not in spaces:
+                continue
             worlds.append(
                 BrokenWorld(
                     f"{name}, {share:.0%} unrelated{suffix}",
@@ -220,28 +297,39 @@ def _contaminations(n: int, pairs: int | None, shares: tuple[float, ...]) -> lis
     return worlds
 
 
-def _place_sampler(name: str, contrast: float) -> Sampler:
+DECLARED = {"sphere": SPHERE, "box": BOX, "plane": PLANE}
+# Of equal places; that of free codes is open.
+PLACE_SCALES = {"sphere": PLACE_KAPPA, "box": 1 / PLACE_WIDTH}
+
+
+def _place_sampler(name: str, contrast: float, n: int = N) -> Sampler:
     root = math.sqrt(contrast)
     if name == "sphere":
-        return partial(_sphere_by_place, kappas=(PLACE_KAPPA * root, PLACE_KAPPA / root))
-    return partial(_box_by_place, widths=(PLACE_WIDTH * root, PLACE_WIDTH / root))
+        return partial(_sphere_by_place, kappas=(PLACE_KAPPA * root, PLACE_KAPPA / root), n=n)
+    sampler, width = {"box": (_box_by_place, PLACE_WIDTH), "plane": (_plane_by_place, PLANE_WIDTH)}[
+        name
+    ]
+    return partial(sampler, widths=(width * root, width / root), n=n)
+
+
+def _place(name: str, contrast: float, n: int = N, pairs: int | None = PAIRS) -> BrokenWorld:
+    telling = ("anchor_scale",) if name == "plane" else ("anchor_scale", "marginal")
+    return BrokenWorld(
+        f"{name}, anchor scale {contrast:g}{_suffix(n, pairs)}",
+        "Steps wider in some places" if n == N else f"Scales: {n} factors",
+        _place_sampler(name, contrast, n),
+        DECLARED[name],
+        telling if contrast > 1 else (),
+        n=n,
+        pairs=pairs,
+        scale=PLACE_SCALES.get(name) if contrast == 1 else None,
+        width_ratio=math.sqrt(contrast) if name == "sphere" else contrast,
+        axes=name == "box",
+    )
 
 
 def _places() -> list[BrokenWorld]:
-    return [
-        BrokenWorld(
-            f"{name}, anchor scale {contrast:g}",
-            "Steps wider in some places",
-            _place_sampler(name, contrast),
-            SPHERE if name == "sphere" else BOX,
-            ("anchor_scale", "marginal") if contrast > 1 else (),
-            scale=(PLACE_KAPPA if name == "sphere" else 1 / PLACE_WIDTH) if contrast == 1 else None,
-            width_ratio=math.sqrt(contrast) if name == "sphere" else contrast,
-            axes=name == "box",
-        )
-        for contrast in (1.0, 3.0, 12.0)
-        for name in ("sphere", "box")
-    ]
+    return [_place(name, contrast) for contrast in (1.0, 3.0, 12.0) for name in DECLARED]
 
 
 def _factor_sampler(name: str, contrast: float, n: int = N) -> Sampler:
@@ -250,23 +338,27 @@ def _factor_sampler(name: str, contrast: float, n: int = N) -> Sampler:
     return _sampler(space, iso.Uniform(), iso.AnisotropicNormal(_spread(mean, contrast, n)))
 
 
+def _factor(name: str, contrast: float, n: int = N, pairs: int | None = PAIRS) -> BrokenWorld:
+    mean = FACTOR_PRECISION if name == "sphere" else BOX_PRECISION
+    return BrokenWorld(
+        f"{name}, factor scale {contrast:g}{_suffix(n, pairs)}",
+        "Some factors move more than others" if n == N else f"Scales: {n} factors",
+        _factor_sampler(name, contrast, n),
+        SPHERE if name == "sphere" else NORMAL_BOX,
+        ("factor_scale",) if contrast > 1 else (),
+        n=n,
+        pairs=pairs,
+        weights=_spread(mean, contrast, n),
+        axes=name == "box" or contrast > 1,
+    )
+
+
 def _factors() -> list[BrokenWorld]:
-    return [
-        BrokenWorld(
-            f"{name}, factor scale {contrast:g}",
-            "Some factors move more than others",
-            _factor_sampler(name, contrast),
-            SPHERE if name == "sphere" else NORMAL_BOX,
-            ("factor_scale",) if contrast > 1 else (),
-            weights=_spread(FACTOR_PRECISION if name == "sphere" else BOX_PRECISION, contrast),
-            axes=name == "box" or contrast > 1,
-        )
-        for contrast in (1.0, 5.0, 25.0)
-        for name in ("sphere", "box")
-    ]
+    return [_factor(name, contrast) for contrast in (1.0, 5.0, 25.0) for name in ("sphere", "box")]
 
 
-ANGLES = (0.5, 1.2)
+ANGLES, MANY_ANGLES = (0.5, 1.2), (0.3, 0.6, 0.9, 1.2, 1.5)
+DAMPING = 0.97
 RATES = (0.98, 0.95, 0.9, 0.8)
 
 
@@ -281,8 +373,9 @@ def _dynamics() -> list[BrokenWorld]:
             ("dynamics",),
             lag=lag,
             angles=tuple(lag * angle for angle in ANGLES),
+            poles=_poles(damping, ANGLES),
         )
-        for name, damping in (("nearly undamped", 0.97), ("damped", 0.9))
+        for name, damping in (("nearly undamped", DAMPING), ("damped", 0.9))
         for lag in (1, 2)
     ]
     # Relaxing factors are as declared: sizes of free codes stand for different rates.
@@ -293,6 +386,7 @@ def _dynamics() -> list[BrokenWorld]:
             partial(_recording, matrix=_diagonal(RATES), lag=lag),
             PLANE,
             lag=lag,
+            poles=RATES,
         )
         for lag in (1, 3)
     ]
@@ -332,7 +426,7 @@ def _combinations() -> list[BrokenWorld]:
 
     anchor = ("pairing", "anchor_scale", "pairing+anchor_scale")
     factor = ("pairing", "factor_scale", "pairing+factor_scale")
-    turning = partial(_recording, matrix=_oscillators(0.97, ANGLES), lag=1)
+    turning = partial(_recording, matrix=_oscillators(DAMPING, ANGLES), lag=1)
     worlds = [
         BrokenWorld(
             f"{name}, 20% unrelated, anchor scale 3",
@@ -369,36 +463,86 @@ def _combinations() -> list[BrokenWorld]:
             ("pairing", "dynamics", "pairing+dynamics"),
             related=1 - share,
             angles=ANGLES,
+            poles=_poles(DAMPING, ANGLES),
+        ),
+        *_scaled_twice(group),
+        *_contaminated_marginals(group, share),
+    ]
+
+
+def _scaled_twice(group: str) -> list[BrokenWorld]:
+    """Return worlds whose steps are wider in some places, and have another property."""
+    root = math.sqrt(3.0)
+    worlds = []
+    for name, space, mean, declared in (
+        ("sphere", iso.Sphere(N), FACTOR_PRECISION, SPHERE),
+        ("box", iso.Box(N), BOX_PRECISION, NORMAL_BOX),
+    ):
+        weights = tuple(_spread(scale * mean, 5.0) for scale in (1 / root, root))
+        worlds.append(
+            BrokenWorld(
+                f"{name}, anchor scale 3, factor scale 5",
+                group,
+                partial(_weighted_by_place, space=space, weights=weights),
+                declared,
+                ("anchor_scale", "factor_scale", "anchor_scale+factor_scale"),
+                weights=_spread(mean, 5.0),
+                width_ratio=root,
+                axes=True,
+            )
+        )
+    widths = (root, 1 / root)
+    turning = partial(_recording, matrix=_oscillators(DAMPING, ANGLES), lag=1, widths=widths)
+    return [
+        *worlds,
+        BrokenWorld(
+            "plane, anchor scale 3, oscillators",
+            group,
+            turning,
+            PLANE,
+            ("anchor_scale", "dynamics", "anchor_scale+dynamics"),
+            lag=1,
+            angles=ANGLES,
+            poles=_poles(DAMPING, ANGLES),
         ),
     ]
 
 
+def _contaminated_marginals(group: str, share: float) -> list[BrokenWorld]:
+    relevant = ("pairing", "marginal", "pairing+marginal")
+    vmf, laplace = iso.VonMisesFisher(KAPPA), iso.Laplace(WIDTH)
+    return [
+        BrokenWorld(
+            f"{name}, {share:.0%} unrelated, {kind} marginal",
+            group,
+            partial(_contaminated, sample=_sampler(space, marginal, steps), share=share),
+            DECLARED[name],
+            relevant,
+            related=1 - share,
+            axes=name == "box",
+        )
+        for name, kind, space, marginal, steps in (
+            ("sphere", "concentrated", iso.Sphere(N), iso.VonMisesFisher(2.0), vmf),
+            ("box", "normal", iso.Box(N), iso.Normal(0.2), laplace),
+        )
+    ]
+
+
 def _many(pairs: int | None) -> list[BrokenWorld]:
-    suffix = f", {MANY} factors, {'endless' if pairs is None else pairs} pairs"
-    root = math.sqrt(3.0)
-    place = partial(_sphere_by_place, n=MANY, kappas=(PLACE_KAPPA * root, PLACE_KAPPA / root))
     return [
         *_contaminations(MANY, pairs, (0.0, 0.4)),
+        *(_place(name, 3.0, MANY, pairs) for name in DECLARED),
+        *(_factor(name, 5.0, MANY, pairs) for name in ("sphere", "box")),
         BrokenWorld(
-            f"sphere, anchor scale 3{suffix}",
-            f"Scales: {MANY} factors",
-            place,
-            SPHERE,
-            ("anchor_scale", "marginal"),
+            f"plane, oscillators{_suffix(MANY, pairs)}",
+            f"Oscillators: {MANY} factors",
+            partial(_transitions, matrix=_oscillators(DAMPING, MANY_ANGLES)),
+            PLANE,
+            ("dynamics",),
             n=MANY,
             pairs=pairs,
-            width_ratio=root,
-        ),
-        BrokenWorld(
-            f"sphere, factor scale 5{suffix}",
-            f"Scales: {MANY} factors",
-            _factor_sampler("sphere", 5.0, MANY),
-            SPHERE,
-            ("factor_scale",),
-            n=MANY,
-            pairs=pairs,
-            weights=_spread(FACTOR_PRECISION, 5.0, MANY),
-            axes=True,
+            angles=MANY_ANGLES,
+            poles=_poles(DAMPING, MANY_ANGLES),
         ),
     ]
 
@@ -415,5 +559,7 @@ WORLDS: dict[str, BrokenWorld] = {
         *_combinations(),
         *_many(None),
         *_many(PAIRS),
+        *_contaminations(SEVERAL, MANY_PAIRS, (0.4,), ("box",)),
+        _place("box", 3.0, SEVERAL, MANY_PAIRS),
     )
 }

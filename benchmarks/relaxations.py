@@ -39,13 +39,13 @@ from torch import Generator, Tensor, nn
 import isolatent as iso
 from fit_store import Fit, FitStore, group_records, make_parser, mean_and_least, starts_with
 from isolatent.contrast import LinearDynamics
-from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file
+from isolatent.experiments.program import digest_code, program_digest
 from isolatent.theory import RELAXATIONS
-from relaxation_worlds import WORLDS, BrokenWorld, EndlessPairs, mixing_of
+from relaxation_worlds import WORLDS, BrokenWorld, EndlessPairs, mixing_of, split_places
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/relaxations.json"
 TEST_FACTORS, TEST_SEED = 8192, 1_000_003
+RATIO_PAIRS = 200_000  # from which the true ratio of steps is taken
 DECLARED, AUTO, SUPERVISED = "declared", "auto", "supervised"
 RINCE, DYNAMICS_MODEL = "RINCE", "dynamics model"
 PEERS = (SUPERVISED, RINCE, DYNAMICS_MODEL)
@@ -54,6 +54,7 @@ RINCE_Q, RINCE_LAMBDA = 0.5, 0.01
 RINCE_SCALES = (2.0, 10.0, 30.0)
 MIN_GAP, MAX_LOSS, MAX_COST = 0.01, 0.002, 0.01  # what is asked of auto, in the order of the report
 MAX_SHARE_ERROR, MAX_SCALE_ERROR, MAX_ANGLE_ERROR = 0.03, 0.05, 0.02
+MAX_RATIO_ERROR = 0.25  # of widths, relative: training leaves codes that are distorted by as much
 MAX_TIME = 1.5
 
 
@@ -174,7 +175,7 @@ def measure(fit: Fit, max_steps: int | None) -> dict[str, Any]:
 
 def _learned(model: Any, world: BrokenWorld) -> dict[str, Any]:
     """Return what was chosen and learned, and how far it is from the truth."""
-    learned, errors = model.learned_, {}
+    learned, errors, inside = model.learned_, {}, {}
     found: dict[str, Any] = {
         "relaxed": list(model.relaxed_),
         "gains": {name: list(gain) for name, gain in model.gains_.items()},
@@ -184,6 +185,7 @@ def _learned(model: Any, world: BrokenWorld) -> dict[str, Any]:
     }
     if "pairing" in learned:
         errors["share"] = learned["pairing"]["related_share"] - world.related
+        inside["share"] = _holds(learned["pairing"]["interval"], world.related)
     scale = _scale_of(model.loss_)
     if scale is not None:
         found["scale"] = scale
@@ -194,14 +196,34 @@ def _learned(model: Any, world: BrokenWorld) -> dict[str, Any]:
         turns = sorted(abs(angle) for angle in learned["dynamics"]["angles"])
         true = sorted(2 * list(world.angles))  # conjugate eigenvalues
         errors["angles"] = max(abs(a - b) for a, b in zip(turns, true, strict=True))
+        positive = sorted(sorted(map(abs, i)) for i in learned["dynamics"]["angles_intervals"])
+        inside["angles"] = all(map(_holds, positive, true))
     if "anchor_scale" in learned and world.width_ratio is not None:
-        errors["width_ratio"] = learned["anchor_scale"]["width_ratio"] / world.width_ratio - 1
+        ratio = ratio_of_steps(world)
+        errors["width_ratio"] = learned["anchor_scale"]["width_ratio"] / ratio - 1
+        inside["width_ratio"] = _holds(learned["anchor_scale"]["interval"], ratio)
     if "factor_scale" in learned and world.weights:
         pairs = zip(
             _relative(learned["factor_scale"]["weights"]), _relative(world.weights), strict=True
         )
         errors["weights"] = max(abs(a / b - 1) for a, b in pairs)
-    return {**found, "errors": errors}
+    return {**found, "errors": errors, "inside": inside}
+
+
+def _holds(interval: Sequence[float], true: float) -> bool:
+    return interval[0] <= true <= interval[1]
+
+
+def ratio_of_steps(world: BrokenWorld) -> float:
+    """Return how many times wider the steps of the factors are in one half of the places.
+
+    It is less than the ratio of the conditionals' widths: a box or a sphere cuts wide steps off.
+    """
+    z, z_pos = world.sample_related(RATIO_PAIRS, Generator().manual_seed(0))
+    p = iso.Beliefs(**world.declared).exponent or 2.0
+    powers = (z - z_pos).abs().pow(p).sum(1)
+    near, far = (powers[part].mean() for part in split_places(world, z))
+    return float(max(near / far, far / near)) ** (1 / p)
 
 
 def _relative(weights: Sequence[float]) -> list[float]:
@@ -221,7 +243,7 @@ def _scale_of(loss: Any) -> float | None:
 
 def program(max_steps: int | None = None) -> str:
     """Return the identity of the program and of the worlds that records depend on."""
-    worlds = digest_file(Path(__file__).with_name("relaxation_worlds.py"))[:16]
+    worlds = digest_code(Path(__file__).with_name("relaxation_worlds.py"))
     return f"{program_digest()}-{worlds}" + ("" if max_steps is None else f"-{max_steps}")
 
 
@@ -364,10 +386,16 @@ class Report:
             ("lambda", "relative error of λ in the box, contaminated", None),
             ("angles", "error of angles in rad", MAX_ANGLE_ERROR),
             ("weights", "relative error of the factors' relative weights", None),
-            ("width_ratio", "relative error of the ratio of widths", None),
+            ("width_ratio", "relative error of the ratio of steps' widths", MAX_RATIO_ERROR),
         )
         for error, label, limit in learned:
             lines += _limit(label, self._learning_errors(error), limit)
+        for name, label in (
+            ("share", "related share"),
+            ("angles", "angles"),
+            ("width_ratio", "ratio of widths"),
+        ):
+            lines += self._coverage(name, label)
         lines += self._times()
         return lines
 
@@ -384,9 +412,23 @@ class Report:
                     costs.append((known["r2"] - record["r2"], f"{name}, seed {seed}"))
         return costs
 
+    def _coverage(self, name: str, label: str) -> list[str]:
+        """Count the intervals that hold the truth; errors of training are not in them."""
+        found = self._known("inside", name)
+        if not found:
+            return []
+        missed = [where for holds, where in found if not holds]
+        held = len(found) - len(missed)
+        line = f"- {label} inside the interval of 95 %: {held} of {len(found)}."
+        return [line, *(f"  - outside: {where}" for where in missed[:10])]
+
     def _learning_errors(self, error: str) -> list[tuple[float, str]]:
-        """Return the errors of fits with what they needed, or what auto chose."""
-        errors = []
+        """Return the sizes of the errors of fits with what they needed, or what auto chose."""
+        return [(abs(value), where) for value, where in self._known("errors", error)]
+
+    def _known(self, field: str, error: str) -> list[tuple[float, str]]:
+        """Return what is recorded of fits with what they needed, or what auto chose."""
+        found = []
         for name, approaches in self.records.items():
             world = WORLDS[name]
             wanted = [*world.relevant, AUTO]
@@ -396,10 +438,10 @@ class Report:
                 continue
             for approach in wanted:
                 for seed, record in approaches.get(approach, {}).items():
-                    value = record.get("errors", {}).get(error)
+                    value = record.get(field, {}).get(error)
                     if value is not None:
-                        errors.append((abs(value), f"{name}, {approach}, seed {seed}"))
-        return errors
+                        found.append((value, f"{name}, {approach}, seed {seed}"))
+        return found
 
     def _times(self) -> list[str]:
         """Compare auto with one fit of the relaxations that it chose."""

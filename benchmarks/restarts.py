@@ -28,8 +28,8 @@ import torch
 import isolatent as iso
 from default import default_model
 from fit_store import Fit, FitStore, Record, group_records, make_parser, mean_and_least
-from isolatent.experiments.program import program_digest
-from isolatent.files import digest_file, digest_json
+from isolatent.experiments.program import digest_code, program_digest
+from isolatent.files import digest_json
 from recordings import Recording, autoregression
 
 OUT = Path(__file__).parents[1] / "results/benchmarks/restarts.json"
@@ -104,7 +104,7 @@ def measure(fit: Fit, max_steps: int | None) -> Record:
 
 def program(max_steps: int | None = None) -> str:
     """Return the identity of the program and of the recordings that records depend on."""
-    code = digest_file(Path(__file__).with_name("recordings.py"))[:16]
+    code = digest_code(Path(__file__).with_name("recordings.py"))
     declared = digest_json([(name, recording.poles) for name, (_, recording) in RECORDINGS.items()])
     identity = f"{program_digest()}-{code}-{declared[:16]}"
     return identity + ("" if max_steps is None else f"-{max_steps}")

@@ -331,6 +331,16 @@ def test_each_code_has_the_times_of_its_eigenvalue():
     assert {axis.unit for axis in codes} == {"rows"}
 
 
+def test_periods_are_multiplied_by_the_interval_between_rows():
+    z = oscillation(0.97, 0.5, 4000, np.random.default_rng(0))
+    rows, hours = (find_dynamic_axes(z, **u) for u in ({}, {"interval": 0.25, "unit": "hours"}))
+    assert hours.dynamics.angles == rows.dynamics.angles
+    assert hours.dynamics.periods == pytest.approx([period / 4 for period in rows.dynamics.periods])
+    assert {axis.unit for axis in hours.codes} == {"hours"}
+    with pytest.raises(ValueError, match="interval must be a finite number > 0, got 0"):
+        find_dynamic_axes(z, interval=0)
+
+
 def test_two_equal_time_scales_of_three_are_one_block():
     """Equal eigenvalues, also exactly equal ones, which divide by no gap."""
     z, rng = relaxations(10_000, 0, (0.9, 0.9, 0.3))

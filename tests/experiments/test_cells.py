@@ -60,10 +60,10 @@ def test_the_order_of_approaches_does_not_matter(tiny):
         ({"model": {"potentials": "some"}}, "must be one of 'none', 'constant', 'learned'"),
         ({"model": {"axes": "pca"}}, "must be one of 'auto', 'ica', 'dynamics', got 'pca'"),
         ({"model": {"axes": "ica"}}, "axes of space 'sphere' must be 'auto' or left out"),
-        ({"model": {"relax": "pairing"}}, "relax must be 'auto' or a tuple of names"),
+        ({"model": {"relax": "pairs"}}, "relax must be 'auto' or names from .*, got 'pairs'"),
         ({"model": {"relax": ["scale"]}}, "relax must be 'auto' or names from .*, got 'scale'"),
         ({"model": {"relax": ["pairing", "pairing"]}}, "must not name a relaxation twice"),
-        ({"model": {"relax": True}}, "relax must be 'auto' or a tuple of names"),
+        ({"model": {"relax": True}}, "relax must be 'auto', a name or a tuple of names"),
         ({"model": {"space": None}}, "space must be given where conditional is"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import isolatent
 from isolatent.experiments import program
 from isolatent.experiments.program import (
-    digest_of_source,
+    digest_code,
     is_stale,
     modules_of_runs,
     program_digest,
@@ -109,7 +109,14 @@ def test_a_program_with_another_entry_point_has_its_modules():
     assert program_digest("isolatent.diagnosis") != program_digest()
 
 
-def test_the_digest_of_a_file_depends_on_what_it_does():
-    one = 'def f():\n    """Return one."""\n    return 1  # one\n'
-    assert digest_of_source(one) == digest_of_source("def f(): return 1")
-    assert digest_of_source(one) != digest_of_source("def f(): return 2")
+def test_the_digest_of_a_file_depends_on_its_code_alone(tmp_path):
+    """Worlds of a benchmark may be described anew without their fits being run again."""
+    before, commented, changed = (tmp_path / f"{name}.py" for name in "abc")
+    before.write_text(
+        '"""Worlds."""\n\nWIDTH = 0.1\n\n\ndef draw():\n    """Draw."""\n    return 1\n'
+    )
+    commented.write_text('"""Other."""\nWIDTH = (0.1)  # of steps\ndef draw():\n    return 1\n')
+    changed.write_text(before.read_text().replace("0.1", "0.2"))
+    assert digest_code(before) == digest_code(commented)
+    assert digest_code(before) != digest_code(changed)
+    assert digest_code(before, changed) != digest_code(changed, before)

@@ -60,6 +60,7 @@ def brute_force(session, missing, times, low, high):
 @LEFT_OUT
 @given(layout=layouts)
 @settings(max_examples=150, deadline=None)
+@pytest.mark.filterwarnings("ignore:lag. the longest lag")
 def test_pairs_are_those_of_the_definition(layout):
     rows, low, extra = layout
     session, missing, steps = (np.array(column) for column in zip(*rows, strict=True))

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from isolatent.checks import IsolatentWarning
 from isolatent.pairs import SeriesPairs
 
 X = np.arange(40.0).reshape(20, 2)
@@ -20,6 +21,7 @@ X = np.arange(40.0).reshape(20, 2)
     seed=st.integers(0, 1000),
 )
 @settings(max_examples=150, deadline=None)
+@pytest.mark.filterwarnings("ignore:lag. the longest lag")
 def test_pairs_stay_inside_their_session_and_window(lengths, low, extra, seed):
     # Two alternating ids: an id that comes back later is another session.
     groups = np.repeat(np.arange(len(lengths)) % 2, lengths)
@@ -96,6 +98,7 @@ layouts = st.tuples(
 
 @given(layout=layouts)
 @settings(max_examples=100, deadline=None)
+@pytest.mark.filterwarnings("ignore:lag. the longest lag")
 def test_the_length_is_the_number_of_anchors(layout):
     lengths, low, extra = layout
     anchors = sum(max(length - low, 0) for length in lengths)
@@ -114,6 +117,7 @@ def test_the_length_is_the_number_of_anchors(layout):
 
 @given(layout=layouts, share=st.floats(0.05, 0.5))
 @settings(max_examples=200, deadline=None)
+@pytest.mark.filterwarnings("ignore:lag. the longest lag")
 def test_the_parts_of_a_series_share_no_row(layout, share):
     lengths, low, extra = layout
     try:
@@ -185,3 +189,21 @@ def test_series_that_cannot_be_split(lengths, share, message):
 def test_wrong_arguments(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    ("lag", "groups", "warns"),
+    [(300, None, True), (400, None, True), (299, None, False), (100, [0, 1, 2], True)],
+)
+def test_a_lag_that_no_session_reaches_is_warned_of(lag, groups, warns, recwarn):
+    """Pairs are as far apart as sessions are long, which is not what was asked for."""
+    groups = None if groups is None else np.repeat(groups, 100)
+    pairs = SeriesPairs(np.arange(300.0)[:, None], lag=lag, groups=groups)
+    x, x_pos = pairs.sample(3000, torch.Generator().manual_seed(0))
+    messages = [str(w.message) for w in recwarn if issubclass(w.category, IsolatentWarning)]
+    assert bool(messages) == warns
+    most = 299 if groups is None else 99
+    assert int((x_pos - x).max()) <= most
+    if warns:
+        assert f"the longest lag is {lag} rows" in messages[0]
+        assert f"no pair is more than {most} rows apart" in messages[0]

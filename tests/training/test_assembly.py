@@ -35,9 +35,9 @@ from isolatent.training.assembly import (
     head_of,
     learned_weights,
     may_lose_factors,
-    weight_errors_of,
 )
 from isolatent.training.calibration import fit_loss
+from isolatent.training.measurements import weight_errors_of
 
 SHAPES = {"conv": (1, 64, 64), "pooled": (1, 20, 20), "residual": (2, 16, 16)}
 ALL_BELIEFS = [

@@ -12,6 +12,7 @@ import isolatent as iso
 from isolatent.checks import IsolatentWarning
 from isolatent.encoders import Axes
 from isolatent.pairs import SeriesPairs
+from isolatent.theory.code_axes import axis_rows
 from isolatent.training.axis_search import AxesError, _turn, find_axes
 
 RECIPE = iso.Recipe(max_steps=3, batch_size=32)
@@ -191,6 +192,48 @@ def test_axes_and_their_times_survive_saving(tmp_path):
     assert loaded.axes_.to_dict() == model.axes_.to_dict()
     assert loaded.dynamics_.periods == (math.inf,) * 3
     assert np.array_equal(loaded.transform(DIFFERENT), model.transform(DIFFERENT))
+
+
+HOURS = np.arange(len(DIFFERENT)).astype("datetime64[h]")
+
+
+@pytest.mark.parametrize(
+    ("times", "unit", "spacing"),
+    [
+        (0.5 * np.arange(len(DIFFERENT)), "units of time", 0.5),
+        (HOURS, "hours", 1.0),
+        (HOURS.astype("datetime64[ns]"), "hours", 1.0),
+        (np.arange(len(DIFFERENT)).astype("datetime64[ms]"), "seconds", 0.001),
+    ],
+)
+def test_time_scales_and_periods_are_in_the_unit_of_the_time_stamps(times, unit, spacing):
+    """Eigenvalues are those of rows; times are theirs, multiplied by the interval between rows."""
+    in_rows = search(DIFFERENT).dynamics
+    source = SeriesPairs(DIFFERENT, lag=1, times=times)
+    axes = find_axes("auto", nn.Module(), source, lambda x: x)
+    found = axes.dynamics
+    assert (in_rows.unit, found.unit) == ("rows", unit)
+    assert found.moduli == in_rows.moduli
+    assert found.time_scales == pytest.approx([spacing * scale for scale in in_rows.time_scales])
+    for bounds, rows in zip(
+        found.time_scales_intervals, in_rows.time_scales_intervals, strict=True
+    ):
+        assert bounds == pytest.approx([spacing * bound for bound in rows])
+    assert f" {unit}" in axes.reason
+    assert "rows;" not in axes.reason
+
+
+def test_the_card_and_a_saved_model_have_the_unit_of_the_time_stamps(tmp_path):
+    model = fit(3, DIFFERENT)
+    timed = iso.ContrastiveICA(3, recipe=RECIPE, relax=(), random_state=0)
+    timed.fit(DIFFERENT, times=0.5 * np.arange(len(DIFFERENT)))
+    timed.save(tmp_path)
+    for one in (timed, iso.ContrastiveICA.load(tmp_path)):
+        for axis, in_rows in zip(one.guarantee_.code_axes, model.guarantee_.code_axes, strict=True):
+            assert (in_rows.unit, axis.unit) == ("rows", "units of time")
+            assert axis.time_scale == pytest.approx(0.5 * in_rows.time_scale, rel=0.05)
+        assert "time scale [units of time]" in axis_rows(one.guarantee_.code_axes)[0]
+        assert one.dynamics_.to_dict()["unit"] == "units of time"
 
 
 @pytest.mark.parametrize(

@@ -346,8 +346,8 @@ class Unordered(iso.ArrayPairs):
 @pytest.mark.parametrize(
     ("arguments", "fit", "message"),
     [
-        ({"relax": "pairing"}, (X, X), "relax must be 'auto' or a tuple of names"),
-        ({"relax": None}, (X, X), "relax must be 'auto' or a tuple of names"),
+        ({"relax": "pairs"}, (X, X), "relax must be 'auto' or names from .*, got 'pairs'"),
+        ({"relax": None}, (X, X), "relax must be 'auto', a name or a tuple of names"),
         ({"relax": ("pairs",)}, (X, X), "relax must be 'auto' or names from .*, got 'pairs'"),
         ({"relax": ["pairing"] * 2}, (X, X), "relax must not name a relaxation twice"),
         (

@@ -1,4 +1,4 @@
-"""Relaxations are checked, attached at values that change nothing, compared and described."""
+"""Relaxations are checked, attached at values that change nothing, and compared."""
 
 import math
 
@@ -14,7 +14,7 @@ from isolatent.contrast import (
     NetworkPotential,
     Pairing,
 )
-from isolatent.theory import RELAXATIONS
+from isolatent.theory import NAMED_RELAXATIONS, RELAXATIONS
 from isolatent.training import relaxations
 from isolatent.training.relaxations import (
     Gain,
@@ -22,10 +22,7 @@ from isolatent.training.relaxations import (
     check_relax,
     check_relaxable,
     compare_relaxations,
-    describe_relaxations,
-    measure_relaxations,
     needs_potentials,
-    relatedness,
     relaxations_of,
 )
 
@@ -52,11 +49,17 @@ def test_auto_is_a_choice():
     assert check_relax("auto") is None
 
 
+@pytest.mark.parametrize("name", NAMED_RELAXATIONS)
+def test_one_name_is_a_tuple_of_one(name):
+    assert check_relax(name) == check_relax((name,)) == (name,)
+
+
 @pytest.mark.parametrize(
     ("relax", "message"),
     [
-        ("pairing", r"relax must be 'auto' or a tuple of names from 'pairing', .*, got 'pairing'"),
-        (None, "relax must be 'auto' or a tuple of names .*, got None"),
+        ("pairs", r"relax must be 'auto' or names from 'pairing', .*, got 'pairs'"),
+        ("pairing,marginal", "got 'pairing,marginal'"),
+        (None, "relax must be 'auto', a name or a tuple of names from .*, got None"),
         (3, "got 3"),
         (["pairs"], "relax must be 'auto' or names from .*, got 'pairs'"),
         (("auto",), "got 'auto'"),
@@ -216,72 +219,3 @@ def test_gains_have_an_error_from_several_batches(rows, monkeypatch):
     monkeypatch.setattr(relaxations, "_gain", lambda a, b: counted.append(len(a)) or Gain(0.0, 0.0))
     compare_relaxations(LOSS, ["pairing"], unit_codes(512), unit_codes(rows), "sphere")
     assert counted == [max(rows // 256, min(8, rows // 2))]
-
-
-# Measurements
-
-
-def test_relatedness_is_the_posterior_of_the_mixture():
-    """Brute force: e^s / (e^s + e^b) for each pair, in float64."""
-    h, h_pos = (part.double() for part in unit_codes())
-    loss = iso.InfoNCE(iso.Dot(7.0), pairing=Pairing(init=3.0)).double()
-    expected = [
-        math.exp(7 * float(a @ b)) / (math.exp(7 * float(a @ b)) + math.exp(3.0))
-        for a, b in zip(h, h_pos, strict=True)
-    ]
-    assert relatedness(loss, h, h_pos).tolist() == pytest.approx(expected, rel=1e-6)
-
-
-def test_measurements_are_those_of_the_modules():
-    h, h_pos = unit_codes(400)
-    loss = iso.InfoNCE(iso.Lp(p=1), pairing=Pairing(-3.0), factor_scale=FactorScale(3))
-    with torch.no_grad():
-        loss.factor_scale.log_weights.copy_(torch.tensor([0.0, 1.0, 2.0]))
-    measured = measure_relaxations(loss, h, h_pos)
-    assert list(measured) == ["pairing", "factor_scale"]
-    share, (low, high) = measured["pairing"].values()
-    assert share == pytest.approx(float(relatedness(loss, h, h_pos).mean()))
-    assert 0 <= low <= share <= high <= 1
-    # Scales are w^(-1/p), with p = 1.
-    assert measured["factor_scale"]["width_ratio"] == pytest.approx(math.exp(2), rel=1e-5)
-
-
-def test_the_eigenvalues_of_dynamics_do_not_depend_on_the_basis_of_codes():
-    generator = torch.Generator().manual_seed(0)
-    h = torch.randn(5000, 2, generator=generator, dtype=torch.float64)
-    angle = 0.7
-    rotation = 0.9 * torch.tensor(
-        [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]],
-        dtype=torch.float64,
-    )
-    h_pos = h @ rotation + 0.01 * torch.randn(h.shape, generator=generator, dtype=h.dtype)
-    loss = iso.InfoNCE(iso.Lp(p=2), dynamics=LinearDynamics(2))
-    change = torch.tensor([[1.0, 0.4], [-2.0, 3.0]], dtype=torch.float64)
-    measured = [
-        measure_relaxations(loss, h @ m, h_pos @ m + 5) for m in (torch.eye(2).to(h), change)
-    ]
-    for values in (found["dynamics"] for found in measured):
-        assert values["moduli"] == pytest.approx([0.9, 0.9], abs=0.001)
-        assert sorted(values["angles"]) == pytest.approx([-angle, angle], abs=0.001)
-
-
-def test_a_scale_that_starts_at_one_is_one_everywhere():
-    loss = iso.InfoNCE(iso.Dot(), anchor_scale=AnchorScale(3))
-    assert measure_relaxations(loss, *unit_codes()) == {"anchor_scale": {"width_ratio": 1.0}}
-
-
-def test_there_is_a_sentence_for_every_measurement():
-    measured = {
-        "pairing": {"related_share": 0.6, "interval": [0.58, 0.62]},
-        "anchor_scale": {"width_ratio": 4.12},
-        "factor_scale": {"weights": [1.0, 4.0], "width_ratio": 2.0},
-        "dynamics": {"moduli": [0.9, 0.9, 0.5], "angles": [0.5, -0.5, 0.0]},
-    }
-    sentences = describe_relaxations(measured)
-    assert len(sentences) == len(measured)
-    assert sentences == sum((describe_relaxations({k: v}) for k, v in measured.items()), ())
-    for figure, sentence in zip(
-        ("58.0 to 62.0 %", "4.1", "2.0", "0.50 rad"), sentences, strict=True
-    ):
-        assert figure in sentence
-    assert describe_relaxations({}) == ()

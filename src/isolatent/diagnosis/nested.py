@@ -21,6 +21,7 @@ from isolatent.theory import Beliefs
 from isolatent.training import ContrastiveTraining, Recipe, train
 from isolatent.training.axis_search import without_axes
 from isolatent.training.batch_losses import has_bound
+from isolatent.training.measurements import measure_relaxations
 from isolatent.training.relaxation_choice import candidates_for
 from isolatent.training.relaxations import (
     NEED_POTENTIALS,
@@ -29,7 +30,6 @@ from isolatent.training.relaxations import (
     Gain,
     compare_losses,
     compare_relaxations,
-    measure_relaxations,
 )
 
 __all__ = ["check_relaxations_nested"]

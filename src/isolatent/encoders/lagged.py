@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from isolatent.checks import check_integer
+from isolatent.checks import check_integer, check_real
 from isolatent.encoders.cycles import measure_cycle
 from isolatent.encoders.independence import MAX_ROWS, find_dependence
 from isolatent.encoders.linear_axes import (
@@ -41,7 +41,14 @@ Complex = NDArray[np.complex128]
 
 
 def find_dynamic_axes(
-    h: Any, *, lag: int = 1, groups: Any = None, h_pos: Any = None, seed: int = 0
+    h: Any,
+    *,
+    lag: int = 1,
+    groups: Any = None,
+    h_pos: Any = None,
+    seed: int = 0,
+    interval: float = 1.0,
+    unit: str = "rows",
 ) -> Axes:
     r"""Find axes along which codes relax or oscillate at rates of their own.
 
@@ -80,6 +87,8 @@ def find_dynamic_axes(
         groups: Session of each row (T,); rows of different sessions are not compared.
         h_pos: Codes of the later members of pairs, if h is not a recording.
         seed: Seed of the resampling.
+        interval: Time from a row to the next, by which time scales and periods are multiplied.
+        unit: Unit of this time. Those of pairs are in steps from h to h_pos.
 
     Returns:
         Axes with the slowest codes first, and their dynamics.
@@ -94,6 +103,7 @@ def find_dynamic_axes(
     """
     check_integer("lag", lag, at_least=1)
     check_integer("seed", seed, at_least=0)
+    interval = check_real("interval", interval, above=0)
     codes = check_codes("h", h)
     runs = _check_groups(groups, len(codes))
     positives = None
@@ -125,7 +135,9 @@ def find_dynamic_axes(
     blocks, stability, basis, dynamics = _separate(
         estimate, resampled, lag, moments.blocks, (pooled - shift) @ whitening
     )
-    if positives is not None:
+    if positives is None:
+        dynamics = replace(dynamics, unit=unit, interval=interval)
+    else:
         dynamics = replace(dynamics, unit="steps")
     reason = f"{describe_blocks(blocks, len(shift))}: {_describe(dynamics)}; {note}, {moments.note}"
     return Axes(

@@ -43,8 +43,9 @@ class Dynamics:
     r"""Linear dynamics of codes: :math:`E[y(t + \text{lag}) \mid y(t)] = A\, y(t)`.
 
     The eigenvalues of A do not depend on the coordinates: an eigenvalue
-    :math:`\lambda = r e^{i\omega}` relaxes with the time scale :math:`-\text{lag} / \log r` and
-    oscillates with the period :math:`2 \pi\, \text{lag} / \omega`.
+    :math:`\lambda = r e^{i\omega}` relaxes with the time scale :math:`-\tau / \log r` and
+    oscillates with the period :math:`2 \pi \tau / \omega`, where τ is the lag times the interval
+    between rows.
 
     Args:
         matrix: A, for codes in the new axes.
@@ -53,8 +54,9 @@ class Dynamics:
         angles: ω in radians per lag, from 0 to π, one per code.
         angles_intervals: 95 % intervals.
         lag: Rows between an observation and the next.
-        unit: Unit of time scales and periods: ``"rows"`` of a recording, or ``"steps"`` from an
-            anchor to its positive.
+        unit: Unit of time scales and periods: that of the time stamps of a recording, ``"rows"`` of
+            a recording without, or ``"steps"`` from an anchor to its positive.
+        interval: Time from a row to the next, in this unit.
 
     Example:
         >>> dynamics = Dynamics(((0.5,),), (0.5,), ((0.4, 0.6),), (0.0,), ((0.0, 0.0),), lag=2)
@@ -69,10 +71,11 @@ class Dynamics:
     angles_intervals: tuple[tuple[float, float], ...]
     lag: int
     unit: str = "rows"
+    interval: float = 1.0
 
     @property
     def time_scales(self) -> tuple[float, ...]:
-        """Rows in which each code relaxes by a factor e; infinite for moduli of one or more."""
+        """Time in which each code relaxes by a factor e; infinite for moduli of one or more."""
         return tuple(self._time_scale(modulus) for modulus in self.moduli)
 
     @property
@@ -84,7 +87,7 @@ class Dynamics:
 
     @property
     def periods(self) -> tuple[float, ...]:
-        """Rows per oscillation of each code; infinite if it does not oscillate."""
+        """Time of an oscillation of each code; infinite if it does not oscillate."""
         return tuple(self._period(angle) for angle in self.angles)
 
     @property
@@ -105,10 +108,10 @@ class Dynamics:
     def _time_scale(self, modulus: float) -> float:
         if modulus >= 1:
             return math.inf
-        return -self.lag / math.log(modulus) if modulus > 0 else 0.0
+        return -self.lag * self.interval / math.log(modulus) if modulus > 0 else 0.0
 
     def _period(self, angle: float) -> float:
-        return 2 * math.pi * self.lag / angle if angle > 0 else math.inf
+        return 2 * math.pi * self.lag * self.interval / angle if angle > 0 else math.inf
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import isolatent
 from isolatent.files import digest_json
 
-__all__ = ["digest_of_source", "is_stale", "modules_of_runs", "program_digest"]
+__all__ = ["digest_code", "is_stale", "modules_of_runs", "program_digest"]
 
 PACKAGE = "isolatent"
 ENTRY_POINT = "isolatent.experiments.execution"
@@ -46,19 +46,21 @@ def program_digest(entry_point: str = ENTRY_POINT) -> str:
     return digest_json({name: _canonical(tree) for name, tree in found.items()})[:LENGTH]
 
 
+def digest_code(*paths: Path) -> str:
+    """Return the digest of files of source, such as those of a benchmark's worlds.
+
+    As in :func:`program_digest`, comments, docstrings and formatting do not matter.
+
+    Args:
+        paths: The files.
+    """
+    trees = [_canonical(ast.parse(path.read_bytes())) for path in paths]
+    return digest_json(trees)[:LENGTH]
+
+
 def is_stale(record: Mapping[str, Any]) -> bool:
     """Return whether a record was made by another program than today's, or by an unknown one."""
     return record.get("program") != program_digest()
-
-
-def digest_of_source(source: str | bytes) -> str:
-    """Return the digest of a file of Python without its comments, docstrings and formatting.
-
-    Example:
-        >>> digest_of_source("a = 1  # one") == digest_of_source("a=1")
-        True
-    """
-    return digest_json(_canonical(ast.parse(source)))[:LENGTH]
 
 
 def modules_of_runs(root: Path, entry_point: str = ENTRY_POINT) -> dict[str, ast.Module]:

@@ -19,6 +19,7 @@ Array: TypeAlias = npt.NDArray[Any]
 
 TOLERANCE = 0.5  # of the median interval, by which the time between two rows may differ
 TIME_ROUNDING = 1e-6  # of the median interval: differences of time stamps are rounded
+NANOSECONDS = {"days": 86_400e9, "hours": 3_600e9, "minutes": 60e9, "seconds": 1e9}
 
 
 class Recording:
@@ -44,6 +45,7 @@ class Recording:
         times: Times (T,) as floats, from 0, or None.
         origin: The time at which they are 0; of ``datetime64``, in nanoseconds.
         interval: Median interval between rows, or None without times.
+        has_dates: Whether times were ``datetime64``.
 
     Example:
         >>> x = np.array([[0.0], [np.nan], [2.0], [np.nan], [np.nan], [5.0]])
@@ -73,6 +75,7 @@ class Recording:
                 )
             self._breaks |= ids[1:] != ids[:-1]
         self.times, self.interval, self.origin = None, None, 0.0
+        self.has_dates = times is not None and np.asarray(times).dtype.kind == "M"
         if times is not None:
             self.times, self.origin = _check_times(times, len(x), self._breaks)
             steps = np.diff(self.times)
@@ -112,6 +115,26 @@ class Recording:
         line = (1 - weight) * self.x[left] + weight * self.x[right]
         self.x = np.array(self.x)  # the array of the caller stays as it is
         self.x[rows] = np.where(np.isnan(self.x[rows]), line, self.x[rows])
+
+    @property
+    def spacing(self) -> tuple[float, str]:
+        """The time from a row to the next, and its unit: rows, where there are no time stamps.
+
+        That of dates is the longest unit, from days to seconds, which the time is not shorter than.
+
+        Example:
+            >>> hourly = np.arange("2026-01-01", "2026-01-02", dtype="datetime64[h]")
+            >>> Recording(np.zeros((24, 1)), times=hourly).spacing
+            (1.0, 'hours')
+            >>> Recording(np.zeros((3, 1)), times=[0.0, 0.5, 1.0]).spacing
+            (0.5, 'units of time')
+        """
+        if self.interval is None:
+            return 1.0, "rows"
+        if not self.has_dates:
+            return self.interval, "units of time"
+        unit = next((u for u, size in NANOSECONDS.items() if self.interval >= size), "seconds")
+        return self.interval / NANOSECONDS[unit], unit
 
     @property
     def is_regular(self) -> bool:

@@ -34,7 +34,8 @@ class SeriesPairs:
         x: The recording (T, ...), NumPy or torch; memory-mapped arrays may exceed the memory, as
             only the rows of each batch are read. Rows of a memory map must not hold NaN.
         lag: The longest lag in steps, or the shortest and the longest. A session that is too short
-            for the longest lag takes part with the lags that fit into it.
+            for the longest lag takes part with the lags that fit into it; if all are, a warning
+            says so.
         groups: One session id for each of the T rows; by default all are one session.
         times: Time of each row, which increases within each session. An interval of more than 1.5
             times the median ends a session.
@@ -94,6 +95,14 @@ class SeriesPairs:
                 f"x must have a pair of rows {self._lags} apart, in one session, without NaN and "
                 f"with fitting times, but none is left: {self.recording.n_missing} of {len(x)} "
                 f"rows hold NaN, the longest session has {int((ends - starts).max())} rows"
+            )
+        if self.longest > self.shortest and (ends - starts).max() <= self.longest:
+            most = int((ends - starts).max())
+            warnings.warn(
+                f"lag: the longest lag is {self.longest} rows, but the longest session has {most}, "
+                f"so no pair is more than {most - 1} rows apart",
+                IsolatentWarning,
+                stacklevel=2,
             )
         if message := self.recording.describe_missing():
             warnings.warn(f"x: {message}", IsolatentWarning, stacklevel=2)

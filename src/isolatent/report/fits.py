@@ -250,7 +250,7 @@ def _learned(model: ContrastiveICA) -> tuple[float, ...]:
 
 def _relaxations(model: ContrastiveICA) -> tuple[Relaxation, ...]:
     """Return the relaxations in use, then those that were compared and are not."""
-    from isolatent.training.relaxations import describe_relaxations
+    from isolatent.training.measurements import describe_relaxations
 
     others = [name for name in model.gains_ if name not in model.relaxed_]
     shown = []

@@ -27,8 +27,8 @@ class CodeAxis:
         time_scale_interval: 95 % interval; None if no dynamics were estimated.
         period: Time of one oscillation; infinite if it does not oscillate.
         period_interval: 95 % interval; None if no dynamics were estimated.
-        unit: Unit of the times: ``"rows"`` of a recording, or ``"steps"`` from an anchor to its
-            positive.
+        unit: Unit of the times: that of the time stamps of a recording, ``"rows"`` of a recording
+            without, or ``"steps"`` from an anchor to its positive.
 
     Example:
         >>> axis = CodeAxis(0, (0,), 0.99, 12.0, (8.0, math.inf), math.inf, (math.inf, math.inf))

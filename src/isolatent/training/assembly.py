@@ -64,7 +64,6 @@ __all__ = [
     "learns_size",
     "may_lose_factors",
     "saved_whitening",
-    "weight_errors_of",
 ]
 
 IMAGE_ENCODERS = {"conv": ConvEncoder, "pooled": PooledEncoder, "residual": ResidualEncoder}
@@ -81,8 +80,6 @@ LOSS_CLASSES: dict[str, type[ContrastiveLoss]] = {
     "scl": SpectralContrastive,
     "nwj": NWJ,
 }
-ERROR_BATCH_SIZE, MAX_ERROR_BATCHES = 256, 64  # batches that errors of weights are estimated from
-DIFFERENCE = 0.05  # of the logarithm of a weight, for finite differences of gradients
 
 
 def build_encoder(
@@ -312,7 +309,8 @@ def guarantee_of(
         head: The output head, by default the one that the beliefs ask for.
         learns_size: Whether the radius or the side of the head is learned.
         weights: Learned weights of the similarity, see :func:`learned_weights`.
-        weight_errors: Their relative standard errors, see :func:`weight_errors_of`.
+        weight_errors: Their relative standard errors, see
+            :func:`isolatent.training.measurements.weight_errors_of`.
         n_components: Number of codes.
         n_features: Number of observed dimensions, where it is known.
         n_factors: Number of factors, where it is known.
@@ -384,45 +382,6 @@ def learned_weights(loss: nn.Module, n_components: int) -> list[float] | None:
         return None
     weights: list[float] = loss.coordinate_weights(n_components).detach().tolist()
     return weights
-
-
-def weight_errors_of(loss: nn.Module, h: Tensor, h_pos: Tensor) -> list[float]:
-    r"""Return standard errors of the logarithms of the learned weights, for these codes.
-
-    With :math:`g_b` the gradient of the loss on batch b of m, for the logarithms, and H the
-    Hessian of its mean, the estimate has covariance :math:`H^{-1} \mathrm{Cov}(g_b) H^{-1} / m`
-    (the sandwich estimator). It holds for given codes: errors of training are not in it.
-
-    Args:
-        loss: A loss whose similarity has one learned weight per code.
-        h: Codes of anchors (N, n), a sample of some thousands.
-        h_pos: Codes of their positives (N, n).
-    """
-    holder: Any = loss.similarity if loss.factor_scale is None else loss.factor_scale
-    parameter: nn.Parameter = holder.log_weights
-    count = max(2, min(MAX_ERROR_BATCHES, len(h) // ERROR_BATCH_SIZE))
-    parts = (codes.detach().tensor_split(count) for codes in (h, h_pos))
-    batches = [*zip(*parts, strict=True)]
-
-    def gradients() -> Tensor:
-        return torch.stack(
-            [torch.autograd.grad(loss(a, b), parameter)[0] for a, b in batches]
-        ).double()
-
-    at_weights = gradients()
-    before = parameter.detach().clone()
-    columns = []
-    with torch.no_grad():
-        for k in range(len(before)):
-            parameter[k] += DIFFERENCE
-            with torch.enable_grad():
-                columns.append((gradients().mean(0) - at_weights.mean(0)) / DIFFERENCE)
-            parameter.copy_(before)
-    hessian = torch.stack(columns)
-    inverse = torch.linalg.pinv(0.5 * (hessian + hessian.mT), hermitian=True)
-    covariance = inverse @ torch.cov(at_weights.mT) @ inverse / count
-    errors: list[float] = covariance.diagonal().clamp(min=0).sqrt().tolist()
-    return errors
 
 
 def head_of(encoder: nn.Module, codes: Tensor) -> str:

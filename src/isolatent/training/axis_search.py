@@ -59,7 +59,10 @@ def find_axes(
         if axes != "dynamics":
             found["independence"] = find_independent_axes(h)
         if axes != "ica":
-            found["dynamics"] = find_dynamic_axes(h, lag=lag, groups=session)
+            interval, unit = source.recording.spacing
+            found["dynamics"] = find_dynamic_axes(
+                h, lag=lag, groups=session, interval=interval, unit=unit
+            )
         if axes != "dynamics":
             within = torch.from_numpy(session[lag:] == session[:-lag])
             found["innovations"] = _innovation_axes(h[:-lag][within], h[lag:][within])

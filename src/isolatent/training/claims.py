@@ -24,15 +24,18 @@ from isolatent.training.assembly import (
     head_of,
     learned_weights,
     learns_size,
-    weight_errors_of,
 )
 from isolatent.training.axis_search import AxesError, append_axes, find_axes, without_axes
 from isolatent.training.calibration import calibrate
 from isolatent.training.capacity import LINEAR, Capacity
 from isolatent.training.contrastive import ContrastiveTraining
+from isolatent.training.measurements import (
+    describe_relaxations,
+    measure_relaxations,
+    weight_errors_of,
+)
 from isolatent.training.noise import FirstCodes, build_objective, calibrate_noise
 from isolatent.training.parameters import ONLY_FREE, ContrastiveParameters
-from isolatent.training.relaxations import describe_relaxations, measure_relaxations
 from isolatent.training.restarts import FEWEST_PAIRS
 from isolatent.training.support import (
     FEWEST_HELD_OUT,

@@ -11,8 +11,9 @@ from isolatent.contrast import ContrastiveLoss, LinearDynamics, NetworkPotential
 from isolatent.inference import encode_chunks
 from isolatent.pairs import Batch, PairSource
 from isolatent.streams import copy_of_stream, random_stream
+from isolatent.training.measurements import measure_relaxations
 from isolatent.training.progress import Step
-from isolatent.training.relaxations import Gain, attach, compare_losses, measure_relaxations
+from isolatent.training.relaxations import Gain, attach, compare_losses
 
 if TYPE_CHECKING:
     from isolatent.training.contrastive import ContrastiveTraining

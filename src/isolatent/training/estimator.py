@@ -102,11 +102,11 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             as ``loss(h, h_pos)``, such as an :class:`isolatent.Ensemble`.
         potentials: Potentials α and α̃ of a loss given by name: ``"none"``, ``"constant"``,
             ``"learned"``, or None for those that the loss needs under these beliefs.
-        relax: Assumptions that are learned instead of taken for granted, any of ``"pairing"`` (some
-            pairs are unrelated), ``"anchor_scale"`` (steps are wider in some places),
-            ``"factor_scale"`` (some factors move more than others), ``"marginal"`` (the same as
-            ``marginal="unknown"``) and ``"dynamics"`` (positives lie around a linear map of the
-            anchor), or ``"auto"`` for those that held-out pairs support. ``"default"`` means
+        relax: Assumptions that are learned instead of taken for granted, a name or several:
+            ``"pairing"`` (some pairs are unrelated), ``"anchor_scale"`` (steps are wider in some
+            places), ``"factor_scale"`` (some factors move more than others), ``"marginal"`` (the
+            same as ``marginal="unknown"``) and ``"dynamics"`` (positives lie around a linear map of
+            the anchor), or ``"auto"`` for those that held-out pairs support. ``"default"`` means
             ``"auto"`` if neither space, marginal nor conditional is declared, and none otherwise.
             ``"noise"`` (observations are ambiguous, so that each has a distribution of codes) is
             not among those that ``"auto"`` tries.
@@ -172,7 +172,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         gains_: With ``relax="auto"``: the gain of each relaxation on held-out pairs, in nats, and
             its standard error. A relaxation in use has its gain over those chosen before it.
         related_share_: With ``"pairing"``: the share of pairs that are related.
-        related_share_interval_: Its 95 % interval.
+        related_share_interval_: Its 95 % interval; errors of training are not in it.
         axes_: The :class:`isolatent.encoders.Axes` that were found, with what their checks said;
             None if none were looked for.
         dynamics_: Matrix, time scales and periods of the codes with their intervals, an

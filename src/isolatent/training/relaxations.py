@@ -1,9 +1,9 @@
-"""Relax assumptions about the pairs: attach learned parts to a loss, compare and measure them."""
+"""Relax assumptions about the pairs: attach learned parts to a loss, and compare them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -32,10 +32,9 @@ __all__ = [
     "check_relaxable",
     "compare_losses",
     "compare_relaxations",
-    "describe_relaxations",
     "detach",
-    "measure_relaxations",
     "needs_potentials",
+    "place_of",
     "relatedness",
     "relaxations_of",
 ]
@@ -60,7 +59,7 @@ def check_relax(relax: Any) -> tuple[str, ...] | None:
     """Return the relaxations in their usual order; None for ``"auto"``.
 
     Args:
-        relax: ``"auto"``, or names of relaxations.
+        relax: ``"auto"``, the name of a relaxation, or several names.
 
     Example:
         >>> check_relax(["marginal", "pairing"])
@@ -69,9 +68,11 @@ def check_relax(relax: Any) -> tuple[str, ...] | None:
     if isinstance(relax, str) and relax == AUTO:
         return None
     known = ", ".join(map(repr, NAMED_RELAXATIONS))
-    if isinstance(relax, str) or not isinstance(relax, Iterable):
-        raise ValueError(f"relax must be 'auto' or a tuple of names from {known}, got {relax!r}")
-    names = list(relax)
+    if not isinstance(relax, Iterable):
+        raise ValueError(
+            f"relax must be 'auto', a name or a tuple of names from {known}, got {relax!r}"
+        )
+    names = [relax] if isinstance(relax, str) else list(relax)
     for name in names:
         if name not in NAMED_RELAXATIONS:
             raise ValueError(f"relax must be 'auto' or names from {known}, got {name!r}")
@@ -123,7 +124,7 @@ def attach(
                 if old is None or isinstance(old, ConstantPotential):
                     new.append(NetworkPotential(n))
                     setattr(loss, slot, new[-1])
-    device, own = _place_of(loss)
+    device, own = place_of(loss)
     return [module.to(device=device, dtype=dtype or own) for module in new]
 
 
@@ -144,7 +145,8 @@ def detach(loss: ContrastiveLoss, name: str, h: Tensor) -> None:
     loss.anchor_scale = None
 
 
-def _place_of(loss: nn.Module) -> tuple[torch.device, torch.dtype]:
+def place_of(loss: nn.Module) -> tuple[torch.device, torch.dtype]:
+    """Return the device and the precision of a loss."""
     tensors = [*loss.parameters(), *loss.buffers()]
     return (
         (tensors[0].device, tensors[0].dtype) if tensors else (torch.device("cpu"), torch.float32)
@@ -324,91 +326,7 @@ def relatedness(loss: nn.Module, h: Tensor, h_pos: Tensor) -> Tensor:
     """Return the probability (N,) that each pair of codes is related."""
     any_loss: Any = loss
     with torch.no_grad():
-        place, dtype = _place_of(loss)
+        place, dtype = place_of(loss)
         scores = any_loss.scores(*(part.to(place, dtype) for part in (h, h_pos)))
         related: Tensor = torch.sigmoid(scores - any_loss.pairing().to(scores))
     return related.cpu()
-
-
-def measure_relaxations(loss: nn.Module, h: Tensor, h_pos: Tensor) -> dict[str, Any]:
-    """Return what was learned instead of assumed, as plain data by the name of the relaxation.
-
-    Args:
-        loss: The trained loss.
-        h: Codes (N, n) of anchors.
-        h_pos: Codes of their positives.
-    """
-    measured: dict[str, Any] = {}
-    any_loss: Any = loss
-    names = relaxations_of(loss)
-    if "pairing" in names:
-        related = relatedness(loss, h, h_pos).double()
-        share, error = float(related.mean()), float(related.std() / math.sqrt(len(related)))
-        interval = [max(0.0, share - 1.96 * error), min(1.0, share + 1.96 * error)]
-        measured["pairing"] = {"related_share": share, "interval": interval}
-    if "anchor_scale" in names:
-        with torch.no_grad():
-            place, dtype = _place_of(loss)
-            scales = any_loss.anchor_scale(h.to(place, dtype)).double().cpu()
-        low, high = scales.quantile(torch.tensor([0.05, 0.95], dtype=torch.float64)).tolist()
-        power = 1 / (any_loss.exponent or 2.0)
-        measured["anchor_scale"] = {"width_ratio": (high / low) ** power}
-    if "factor_scale" in names:
-        weights = any_loss.coordinate_weights(h.shape[1]).detach().double()
-        widths = weights ** (-1 / (any_loss.exponent or 2.0))
-        measured["factor_scale"] = {
-            "weights": weights.tolist(),
-            "width_ratio": float(widths.max() / widths.min()),
-        }
-    if "dynamics" in names:
-        weights = relatedness(loss, h, h_pos) if "pairing" in names else torch.ones(len(h))
-        measured["dynamics"] = _measure_dynamics(h, h_pos, weights)
-    return measured
-
-
-def _measure_dynamics(h: Tensor, h_pos: Tensor, weights: Tensor) -> dict[str, Any]:
-    """Return the eigenvalues of the weighted regression of positives on anchors.
-
-    An affine map of the codes leaves them as they are.
-    """
-    share = (weights.double() / weights.double().sum())[:, None]
-    h, h_pos = (part.detach().cpu().double() for part in (h, h_pos))
-    h, h_pos = (share.sqrt() * (part - (share * part).sum(0)) for part in (h, h_pos))
-    eigenvalues = torch.linalg.eigvals(torch.linalg.lstsq(h, h_pos).solution)
-    ordered = sorted(eigenvalues.tolist(), key=lambda value: (-abs(value), value.real, value.imag))
-    return {
-        "moduli": [abs(value) for value in ordered],
-        "angles": [math.atan2(value.imag, value.real) for value in ordered],
-    }
-
-
-def describe_relaxations(measured: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a sentence for each relaxation that was measured.
-
-    Example:
-        >>> describe_relaxations({"pairing": {"related_share": 0.62, "interval": [0.61, 0.63]}})
-        ('62.0 % of the pairs are related (61.0 to 63.0 %)',)
-    """
-    sentences = []
-    if (pairing := measured.get("pairing")) is not None:
-        low, high = (100 * end for end in pairing["interval"])
-        share = 100 * pairing["related_share"]
-        sentences.append(f"{share:.1f} % of the pairs are related ({low:.1f} to {high:.1f} %)")
-    if (anchor := measured.get("anchor_scale")) is not None:
-        sentences.append(
-            f"steps are {anchor['width_ratio']:.1f} times wider at some places than at others "
-            "(95 % against 5 % of the anchors)"
-        )
-    if (factor := measured.get("factor_scale")) is not None:
-        sentences.append(
-            f"steps are {factor['width_ratio']:.1f} times wider along one code than along another"
-        )
-    if (dynamics := measured.get("dynamics")) is not None:
-        turns = [f"{a:.2f}" for a in dynamics["angles"] if a > 0.005]
-        moduli = ", ".join(f"{modulus:.2f}" for modulus in dynamics["moduli"])
-        turning = f", and turn by {', '.join(turns)} rad" if turns else ""
-        sentences.append(f"from anchor to positive, codes are multiplied by {moduli}{turning}")
-    if (noise := measured.get("noise")) is not None:
-        rule = f"with {noise['share']:.0%} of the spread within pairs taken for noise"
-        sentences.append(f"codes are uncertain by {noise['median_std']:.2g} (median std), {rule}")
-    return tuple(sentences)
