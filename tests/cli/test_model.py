@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pandas as pd
@@ -74,6 +75,66 @@ def test_the_metric_of_the_guarantee_comes_first(isolatent, files, model, tmp_pa
     score = written["scores"]["linear_r2"]
     assert score["value"] == pytest.approx(linear_r2(world.z, h), abs=1e-6)
     assert score["low"] < score["value"] < score["high"]
+
+
+def test_columns_of_truth_and_data_are_chosen_alike(isolatent, files, model, tmp_path, world):
+    """Times and text beside the factors change no score, and are named."""
+    factors = pd.DataFrame(world.z, columns=["z1", "z2", "z3"])
+    table = factors.assign(time=np.arange(400), kind=np.where(np.arange(400) % 2, "a", "b"))
+    table.to_csv(tmp_path / "truth.csv", index=False)
+    given = ("evaluate", model, files / "x.csv", "--json", "--truth")
+    expected = json.loads(isolatent(*given, files / "z.npy").out)["scores"]
+    done = isolatent(*given, "truth.csv")
+    assert (done.code, "--drop" in done.err) == (2, False)
+    assert "column 'kind' holds text" in done.err
+    assert "--truth-columns" in done.err
+    found = json.loads(isolatent(*given, "truth.csv", "--truth-columns", "z*").out)["scores"]
+    assert found["linear_r2"]["value"] == pytest.approx(expected["linear_r2"]["value"], abs=1e-6)
+    table.drop(columns="kind").to_csv(tmp_path / "truth.csv", index=False)
+    done = isolatent("evaluate", model, files / "x.csv", "--truth", "truth.csv")
+    assert "truth.csv: not taken as factors: 'time'" in done.out
+    found = json.loads(isolatent(*given, "truth.csv").out)["scores"]
+    assert found["mcc"]["value"] == pytest.approx(expected["mcc"]["value"], abs=1e-6)
+
+
+def test_columns_with_other_names_are_taken_in_the_order_of_the_fit(
+    isolatent, files, model, tmp_path, world
+):
+    """Both files have the same values, so all commands give the same."""
+    table = pd.DataFrame(world.x, columns=["p", "q", "r"]).assign(note="a")
+    table.to_csv(tmp_path / "other.csv", index=False)
+    for name, given in ((files / "x.csv", ()), ("other.csv", ("--columns", "p,q,r"))):
+        done = isolatent("transform", model, name, *given, "--out", "h.npy", "--overwrite")
+        assert done.code == 0, done.err
+        h = np.load(tmp_path / "h.npy")
+        np.testing.assert_allclose(h, ContrastiveICA.load(model).transform(world.x), rtol=1e-5)
+        done = isolatent("evaluate", model, name, *given, "--truth", files / "z.npy")
+        assert done.code == 0, done.err
+        done = isolatent("report", model, "--data", name, *given, "--overwrite")
+        assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("command", ["transform", "evaluate", "diagnose", "report"])
+def test_messages_name_only_options_of_the_command(
+    isolatent, files, model, tmp_path, world, command
+):
+    """What is wrong with a file must be mended with the command at hand."""
+    arrays = tmp_path / "arrays.npz"
+    np.savez(arrays, a=np.ones((5, 3)), b=np.ones((5, 3)), z=world.z)
+    words = tmp_path / "words.csv"
+    pd.DataFrame({"left": ["a", "b"], "right": [1, 2], "up": [3, 5]}).to_csv(words, index=False)
+    known = isolatent(command, "--help").out
+    for path in (arrays, words):
+        given = {
+            "transform": [model, path, "--out", "h.npy"],
+            "evaluate": [model, path, "--truth", files / "z.npy"],
+            "diagnose": [model, path],
+            "report": [model, "--data", path, "--overwrite"],
+        }[command]
+        done = isolatent(command, *given)
+        assert done.code == 2
+        for option in re.findall(r"--[a-z][a-z-]*", done.err):
+            assert option in known, (option, done.err)
 
 
 def test_info_prints_settings_training_and_guarantee(isolatent, model):

@@ -59,7 +59,7 @@ COMMAND_GROUPS = {
 OPTION_GROUPS = {
     "Data": (
         *("columns", "drop", "time", "session", "positive_suffix", "array", "lag", "counts"),
-        *("data", "truth", "blocks", "max_memory"),
+        *("data", "truth", "truth_columns", "blocks", "max_memory"),
     ),
     "Model": (
         *("n_components", "space", "marginal", "conditional", "p", "encoder", "loss", "relax"),

@@ -26,15 +26,18 @@ __all__ = [
     "Columns",
     "Drop",
     "MaxMemory",
+    "ModelColumns",
     "PositiveSuffix",
     "Session",
     "Time",
+    "TruthColumns",
     "data_selection",
     "model_selection",
     "notes_are_said",
     "parse_memory",
     "read_data",
     "sessions_of",
+    "truth_selection",
     "write_data_record",
 ]
 
@@ -63,6 +66,20 @@ Session: TypeAlias = Annotated[
     str | None,
     typer.Option(
         help="Column (array, in files of arrays) with session ids; pairs stay within a session."
+    ),
+]
+ModelColumns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Columns that are observations, in the order of the fit, as for fit.  [default: those "
+        "with the names of the fit; all if it knew no names]"
+    ),
+]
+TruthColumns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Columns of --truth that are factors, as for --columns.  [default: all but times, "
+        "sessions and row numbers]"
     ),
 ]
 PositiveSuffix: TypeAlias = Annotated[
@@ -201,7 +218,7 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
     record = _read_record(directory / DATA_RECORD)
     selection = data_selection(options, images=record.images)
     names = getattr(fitted, "feature_names_in_", None)
-    if names is not None:
+    if names is not None and not selection.columns:
         selection = replace(selection, wanted=tuple(map(str, names)))
     known = {role: name for role in ROLES if (name := getattr(record, role)) is not None}
     return replace(
@@ -209,6 +226,21 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
         optional={role: name for role, name in known.items() if getattr(selection, role) is None},
         anchors_only=True,
     )
+
+
+def truth_selection(selection: Selection, options: dict[str, Any]) -> Selection:
+    """Return what to read from a file of true factors.
+
+    Args:
+        selection: What is read of the observations, whose times and sessions are no factors.
+        options: Options of the command.
+    """
+    from isolatent.pairs.readers import Selection
+
+    given = {role: name for role in ("session", "time") if (name := getattr(selection, role))}
+    roles = {role: name for role, name in selection.optional.items() if role != "array"} | given
+    columns = _split(options.get("truth_columns"))
+    return Selection(columns=columns, optional=roles, max_memory=selection.max_memory)
 
 
 @dataclass(frozen=True)

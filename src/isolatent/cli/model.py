@@ -30,12 +30,15 @@ from isolatent.cli.app import (
 from isolatent.cli.data_options import (
     ArrayName,
     MaxMemory,
+    ModelColumns,
     Session,
     Time,
+    TruthColumns,
     model_selection,
     notes_are_said,
     read_data,
     sessions_of,
+    truth_selection,
 )
 from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
 from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
@@ -73,8 +76,9 @@ def transform(
             "have the row, the session and the time of each code, as far as DATA has them."
         ),
     ] = Path("codes.npy"),
-    session: Session = None,
+    columns: ModelColumns = None,
     time: Time = None,
+    session: Session = None,
     array: ArrayName = None,
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
@@ -125,7 +129,12 @@ def evaluate(
             help="Observations, in a file as for fit.  [default: array x of the --truth file]"
         ),
     ] = None,
+    truth_columns: TruthColumns = None,
+    columns: ModelColumns = None,
+    time: Time = None,
     session: Session = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     blocks: Annotated[
         str | None,
         typer.Option(
@@ -183,7 +192,11 @@ def diagnose(
     data_pos: Annotated[
         Path | None, typer.Argument(help="Positives of DATA, row by row, in a second file.")
     ] = None,
+    columns: ModelColumns = None,
+    time: Time = None,
     session: Session = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     random_state: RandomState = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes, of which two can be used.")] = 1,
     json: JsonOutput = None,
@@ -266,7 +279,12 @@ def report(
     diagnosis: Annotated[
         Path | None, typer.Option(help="What `isolatent diagnose --json` printed about the model.")
     ] = None,
+    truth_columns: TruthColumns = None,
+    columns: ModelColumns = None,
+    time: Time = None,
     session: Session = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     json: JsonOutput = None,
 ) -> None:
@@ -414,7 +432,11 @@ def _read_with_truth(
             f"--truth must be an .npz with arrays 'x' and 'z' without DATA, got {truth}"
         )
     source = truth if data is None else data
-    z = read_factors(truth)
+    selection = model_selection(directory, model, {**options, "data": None})
+    factors = read_factors(truth, truth_selection(selection, options))
+    for line in factors.notes:
+        say(f"{truth.name}: {line}")
+    z = factors.x
     observed = _read(directory, model, source, options, say)
     n_rows = len(observed.x) if _has_rows(observed) else len(observed)
     if len(z) != n_rows:

@@ -178,20 +178,32 @@ def read_pairs(
     return _checked(path.name, first, selection, varying, path_pos.name)
 
 
-def read_factors(path: FilePath) -> Array:
-    """Read true factors (rows, factors): the array ``z`` of an .npz file, else the whole file."""
-    is_archive = Path(path).suffix.lower() == ".npz"
-    path, contents = _load(path, Selection(array="z") if is_archive else Selection())
+def read_factors(path: FilePath, selection: Selection | None = None) -> Observations:
+    """Read true factors, which must be finite and vary.
+
+    Of a table, columns of times and ids by their usual names are left out, unless ``columns`` asks
+    for them; ``notes`` says so.
+
+    Args:
+        path: A file as for :func:`read_observations`; of files of arrays, the array ``z``.
+        selection: Its ``columns`` are the factors; its session and time are none.
+
+    Returns:
+        The factors as ``x`` (rows, factors), with their ``names``, if they have any.
+    """
+    selection = replace(selection or Selection(), factors=True, anchors_only=True)
+    path, contents = _load(path, selection)
+    raise_faults(path.name, contents.faults)
     if contents.x.ndim == 1:
         contents.x = contents.x[:, None]
-    _as_rows(path.name, contents, Selection())
+    _as_rows(path.name, contents, selection)
     where, z = path.name, contents.x
     finite, constant = _scan_columns(contents, z)
     faults = [] if finite.all() else [_not_finite(contents, z, finite)]
     if constant.any():
         faults.append(f"{_columns(contents.names, constant)} constant, and must vary")
     raise_faults(where, faults)
-    return z
+    return Observations(z, names=contents.names, notes=tuple(contents.notes))
 
 
 def columns_by_name(where: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:

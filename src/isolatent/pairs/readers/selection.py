@@ -48,6 +48,7 @@ class Selection:
         optional: Names of ``session``, ``time`` and ``array`` that are used where a file has them.
         anchors_only: Whether positives of a file are ignored.
         images: Whether arrays with three or four dimensions are images, and not trials.
+        factors: Whether the columns are true factors; of the options, only ``columns`` is for them.
         max_memory: Bytes that the values may take.
     """
 
@@ -61,12 +62,18 @@ class Selection:
     optional: Mapping[str, str] = field(default_factory=dict)
     anchors_only: bool = False
     images: bool = False
+    factors: bool = False
     max_memory: float | None = None
 
     def resolve(self, known: Container[str]) -> Selection:
         """Return the selection with the optional names that a file has."""
         found: dict[str, Any] = {r: name for r, name in self.optional.items() if name in known}
         return replace(self, optional={}, **found)
+
+    @property
+    def columns_option(self) -> str:
+        """The option of the command line that chooses columns."""
+        return "--truth-columns" if self.factors else "--columns"
 
     @property
     def memory(self) -> float:
@@ -129,7 +136,8 @@ def column_numbers(
     used = set(range(n_columns))
     order = list(range(n_columns))
     if selection.columns:
-        order = _find(known, place, selection.columns, "--columns", numbered, faults)
+        option = selection.columns_option
+        order = _find(known, place, selection.columns, option, numbered, faults)
         used = set(order)
     if selection.drop:
         used -= set(_find(known, place, selection.drop, "--drop", numbered, faults))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -33,6 +33,7 @@ from isolatent.pairs.readers.selection import (
 __all__ = ["TABLE_SUFFIXES", "Dialect", "float_of", "read_table", "sniff_dialect"]
 
 Array: TypeAlias = npt.NDArray[Any]
+Advise: TypeAlias = Callable[[str, str], str]  # what to do about a column of text
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
@@ -141,6 +142,8 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
     if dialect is not None and (described := dialect.describe()):
         notes.append(f"read with {described}")
     found, found_pos = column_numbers(names, len(names), selection, faults)
+    if selection.factors and not selection.columns:
+        found = _without_suspects(names, found, notes)
     columns, place = table.columns, {name: k for k, name in reversed([*enumerate(names)])}
     roles: dict[str, Array] = {}
     for role in ("session", "time"):
@@ -159,12 +162,15 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
             roles |= {} if times is None else {role: times}
     used = [*found, *(found_pos or [])]
     for role, suspects in SUSPECT.items():
-        asked = selection.columns or selection.wanted is not None
+        asked = selection.columns or selection.wanted is not None or selection.factors
         for name in [] if asked else [names[k] for k in used if names[k].lower() in suspects]:
             option = f"--{role} {name}"
             does = "leaves it out" if role == "drop" else f"makes it the {role} of rows"
             notes.append(f"column {name!r} is taken as an observation; {option} {does}")
-    floats = {k: _to_floats(names[k], columns[k], dialect, faults, line_of) for k in used}
+    advise = _advise_factors if selection.factors else _advise
+    if selection.wanted is not None or (selection.anchors_only and not selection.factors):
+        advise = _advise_use
+    floats = {k: _to_floats(names[k], columns[k], dialect, faults, line_of, advise) for k in used}
     size = len(used) * table.num_rows * 8
     check_memory(path.name, size, selection)
 
@@ -183,6 +189,17 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
         notes=notes,
         line_of=line_of,
     )
+
+
+def _without_suspects(names: Sequence[str], found: Sequence[int], notes: list[str]) -> list[int]:
+    """Leave out columns of times and ids, which are hardly ever factors, and note which."""
+    suspects = {name for group in SUSPECT.values() for name in group}
+    kept = [k for k in found if names[k].lower() not in suspects]
+    if not kept or len(kept) == len(found):
+        return [*found]
+    left_out = listed([names[k] for k in found if names[k].lower() in suspects])
+    notes.append(f"not taken as factors: {left_out}; --truth-columns chooses the factors")
+    return kept
 
 
 def _open_parquet(path: Path, selection: Selection) -> Any:
@@ -317,7 +334,12 @@ def _table_faults(names: Sequence[str], is_text: bool, selection: Selection) -> 
 
 
 def _to_floats(
-    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+    name: str,
+    column: Any,
+    dialect: Dialect | None,
+    faults: list[str],
+    line_of: LineOf | None,
+    advise: Advise,
 ) -> Array:
     """Convert a column of a table to floats, with NaN for missing values."""
     from pyarrow import types
@@ -328,16 +350,21 @@ def _to_floats(
     elif types.is_null(kind) or types.is_decimal(kind):
         column = column.cast("float64")
     elif types.is_string(kind) or types.is_large_string(kind):
-        return _parse_floats(name, column, dialect, faults, line_of)
+        return _parse_floats(name, column, dialect, faults, line_of, advise)
     elif not (types.is_integer(kind) or types.is_floating(kind)):
-        faults.append(f"column {name!r} holds {_describe(column)}, not numbers; {_advice(name)}")
+        faults.append(f"column {name!r} holds {_describe(column)}, not numbers; {advise(name, '')}")
         return np.zeros(len(column))
     values = np.asarray(column.to_numpy())  # integers with missing values become float64
     return values.astype(float_of(values.dtype), copy=False)
 
 
 def _parse_floats(
-    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+    name: str,
+    column: Any,
+    dialect: Dialect | None,
+    faults: list[str],
+    line_of: LineOf | None,
+    advise: Advise,
 ) -> Array:
     """Convert a column of text, which numbers are in if the first block had none."""
     texts: list[str | None] = column.to_pylist()
@@ -360,20 +387,29 @@ def _parse_floats(
     text = repr((texts[wrong[0]] or "")[:20])
     present = len(texts) - sum(text is None or text.strip() in MISSING_TEXT for text in texts)
     where = "" if len(wrong) == present else f" in {describe_rows(wrong, line_of)}"
-    advice = _advice(name)
-    if where:
-        advice = f"correct the value{'s' * (len(wrong) > 1)}, or leave the column out: "
-        advice += f"--drop {_as_argument(name)}"
+    correct = f"correct the value{'s' * (len(wrong) > 1)}" if where else ""
+    advice = advise(name, correct)
     faults.append(f"column {name!r} holds text ({text}), not numbers{where}; {advice}")
     return values
 
 
-def _advice(name: str) -> str:
+def _advise(name: str, correct: str) -> str:
+    """Return what to do about a column of text; ``correct`` is advice on single values, if any."""
     given = _as_argument(name)
+    if correct:
+        return f"{correct}, or leave the column out: --drop {given}"
     return (
         f"leave it out with --drop {given}, or pass it as --session {given} if it holds session "
         f"ids, or as --time {given} if times"
     )
+
+
+def _advise_use(name: str, correct: str) -> str:
+    return f"{f'{correct}, or ' if correct else ''}choose other columns with --columns"
+
+
+def _advise_factors(name: str, correct: str) -> str:
+    return f"{f'{correct}, or ' if correct else ''}choose the factors with --truth-columns"
 
 
 def _as_argument(name: str) -> str:
@@ -410,11 +446,11 @@ def _times(
     elif types.is_time(kind) or types.is_duration(kind):
         unit = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[kind.unit]
         integer = "int32" if kind.bit_width == 32 else "int64"
-        values = _to_floats(name, column.cast(integer), dialect, faults, line_of).astype(float)
-        values = values * unit
+        values = _to_floats(name, column.cast(integer), dialect, faults, line_of, _advise)
+        values = values.astype(float) * unit
     else:
         found: list[str] = []
-        values = _to_floats(name, column, dialect, found, line_of)
+        values = _to_floats(name, column, dialect, found, line_of, _advise)
         if found:
             start = found[0].partition(", not numbers")[0]
             faults.append(
