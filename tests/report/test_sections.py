@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from isolatent.report import page_of_runs, read_results, render_page
+from isolatent.report import Page, Section, page_of_runs, read_results, render_page
 
 
 @pytest.fixture(scope="module")
@@ -48,3 +48,20 @@ def test_panels_of_many_factors_are_truncated_with_a_note(run_of, cell_of, resul
     assert np.shape(drawn["section1-correlations"]["data"][0]["z"]) == (40, 40)
     assert sum(name.startswith("section1-factor") for name in drawn) == 20
     assert len(html) < 400_000
+
+
+def test_losses_that_are_not_comparable_are_not_drawn_together():
+    """InfoNCE of a batch and of all held-out pairs have different numbers of candidates."""
+    shared = {"information": 1.0, "held_out": 5.0, "held_out_information": 0.9}
+    for more, together in ((shared, "information"), ({"held_out": 5.0}, "loss")):
+        curve = tuple({"number": k, "total": 9, "loss": 2.0} | more for k in range(1, 9))
+        page = Page("Fit", sections=(Section("Fit", curves=(curve,)),))
+        drawn = json.loads(re.search('id="figures">(.*?)</script>', render_page(page))[1])
+        names = {
+            key.removeprefix("section1-"): [trace["name"] for trace in figure["data"]]
+            for key, figure in drawn.items()
+        }
+        assert names[together] == ["training", "held out"]
+        if together == "information":
+            assert names["loss"] == ["training"]
+            assert names["held-out-loss"] == ["held out"]

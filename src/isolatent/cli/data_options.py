@@ -32,6 +32,7 @@ __all__ = [
     "Time",
     "TruthColumns",
     "data_selection",
+    "fit_command",
     "model_selection",
     "notes_are_said",
     "parse_memory",
@@ -43,7 +44,7 @@ __all__ = [
 
 DATA_RECORD = "data.json"  # in the directory of a model: how the data of the fit were read
 RECORD_FORMAT = 1
-ROLES = ("session", "time", "array")
+ROLES = ("session", "time", "array")  # and positive_suffix, which needs no name in the file
 
 Columns: TypeAlias = Annotated[
     list[str] | None,
@@ -197,11 +198,21 @@ def sessions_of(observed: Observations) -> NDArray[Any] | None:
     return np.repeat(np.arange(len(lengths)), lengths)
 
 
-def write_data_record(directory: Path, selection: Selection, observed: Observations) -> None:
-    """Write how the data of a fit were read, so that other data can be read alike."""
+def write_data_record(
+    directory: Path, selection: Selection, names: Sequence[str] | None, command: str
+) -> None:
+    """Write how the data of a fit were read, so that other data can be read alike.
+
+    Args:
+        directory: Directory of the model.
+        selection: What was read.
+        names: Names of the columns, if they have any.
+        command: The command that repeats the fit.
+    """
     record: dict[str, Any] = {role: getattr(selection, role) for role in ROLES}
-    record |= {"format": RECORD_FORMAT, "images": selection.images}
-    record["columns"] = None if observed.names is None else list(observed.names)
+    record |= {"format": RECORD_FORMAT, "images": selection.images, "command": command}
+    record["positive_suffix"] = selection.positive_suffix
+    record["columns"] = None if names is None else list(names)
     write_json(directory / DATA_RECORD, record, indent=2)
 
 
@@ -223,9 +234,15 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
     known = {role: name for role in ROLES if (name := getattr(record, role)) is not None}
     return replace(
         selection,
+        positive_suffix=record.positive_suffix,
         optional={role: name for role, name in known.items() if getattr(selection, role) is None},
         anchors_only=True,
     )
+
+
+def fit_command(directory: Path) -> str | None:
+    """Return the command that repeats the fit of a model, if it was fitted by one."""
+    return _read_record(directory / DATA_RECORD).command
 
 
 def truth_selection(selection: Selection, options: dict[str, Any]) -> Selection:
@@ -252,6 +269,8 @@ class _DataRecord:
     session: str | None = None
     time: str | None = None
     array: str | None = None
+    positive_suffix: str | None = None
+    command: str | None = None
 
 
 def _read_record(path: Path) -> _DataRecord:

@@ -282,8 +282,8 @@ def fit(
         if not first:
             return
         model.save(out, overwrite=overwrite or resume)
-        if not isinstance(observed, ImageData):
-            write_data_record(out, selection, observed)
+        names = None if isinstance(observed, ImageData) else observed.names
+        write_data_record(out, selection, names, command_line())
         if overwrite and log is None:  # the log of the replaced model
             (out / "log.csv").unlink(missing_ok=True)
         last = model.history_[-1]
@@ -515,9 +515,12 @@ def _write_report(
         x, known = observed.x, observed.complete
         size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
         shown = {"X_pos": observed.x_pos, "groups": observed.groups, "times": observed.times}
+        columns = observed.columns
         if not known.all():
             x = x[known]
             shown = {k: None if part is None else part[known] for k, part in shown.items()}
+            columns = {name: values[known] for name, values in columns.items()}
+        shown["columns"] = columns
     page = page_of_fit(
         model,
         x,

@@ -34,6 +34,7 @@ from isolatent.cli.data_options import (
     Session,
     Time,
     TruthColumns,
+    fit_command,
     model_selection,
     notes_are_said,
     read_data,
@@ -273,6 +274,13 @@ def report(
     data: Annotated[
         Path | None, typer.Option(help="Observations to encode with the model, as for fit.")
     ] = None,
+    data_pos: Annotated[
+        Path | None,
+        typer.Option(
+            help="Positives of --data, row by row, in a second file: to colour codes by the "
+            "relatedness of pairs where it was learned."
+        ),
+    ] = None,
     truth: Annotated[
         Path | None, typer.Option(help="True factors of the observations, as for evaluate.")
     ] = None,
@@ -292,6 +300,8 @@ def report(
     if not directory.is_dir():
         raise FileNotFoundError(f"DIRECTORY: {directory} is not a directory")
     is_model = (directory / "model.json").is_file()
+    if data_pos is not None and data is None:
+        raise ValueError(f"--data-pos needs --data, whose positives it holds, got {data_pos}")
     if not is_model and any(given is not None for given in (data, truth, diagnosis)):
         raise ValueError(
             f"--data, --truth and --diagnosis are for a model, but {directory} has no model.json"
@@ -320,7 +330,7 @@ def report(
     check_writable("--out", target, overwrite or (out is None and is_report(target)))
     if is_model:
         checked = None if diagnosis is None else read_diagnosis(diagnosis)
-        fitted = _load(directory, data, truth)
+        fitted = _load(directory, data, data_pos, truth)
         say = printer(json)
         observed: Observations | Images | None = None
         z: NDArray[Any] | None = None
@@ -331,6 +341,7 @@ def report(
         page = page_of_fit(
             fitted,
             **_to_show(observed, z),
+            command=fit_command(directory),
             diagnosis=checked,
             title=f"Model {directory.resolve().name}",
         )
@@ -351,10 +362,13 @@ def _to_show(observed: Observations | Images | None, z: NDArray[Any] | None) -> 
         x, rows = some_images(observed)
         return {"X": x, "factors": None if z is None else z[rows]}
     known = observed.complete
-    given = {"X": observed.x, "factors": z, "groups": observed.groups, "times": observed.times}
-    if known.all():
-        return given
-    return {name: None if part is None else part[known] for name, part in given.items()}
+    given = {"X": observed.x, "X_pos": observed.x_pos, "factors": z}
+    given |= {"groups": observed.groups, "times": observed.times}
+    columns = observed.columns
+    if not known.all():
+        given = {name: None if part is None else part[known] for name, part in given.items()}
+        columns = {name: values[known] for name, values in columns.items()}
+    return given | {"columns": columns}
 
 
 def holds_results(directory: Path) -> bool:
@@ -405,8 +419,11 @@ def _read(
         if options.get("session") is not None:
             raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
         return read_for_model(model, data, options.get("max_memory"))
-    selection = model_selection(directory, model, {**options, "data": None})
-    observed = read_data(data, None, selection, say, varying=False)
+    selection = model_selection(directory, model, options)
+    pairs = "data_pos" in options and "pairing" in model.relaxed_  # which positives tell apart
+    selection = dataclasses.replace(selection, anchors_only=not pairs)
+    second = options["data_pos"] if pairs else None
+    observed = read_data(data, second, selection, say, varying=False)
     n_columns = math.prod(observed.x.shape[1:])
     if n_columns != model.n_features_in_:
         raise ValueError(
@@ -432,7 +449,7 @@ def _read_with_truth(
             f"--truth must be an .npz with arrays 'x' and 'z' without DATA, got {truth}"
         )
     source = truth if data is None else data
-    selection = model_selection(directory, model, {**options, "data": None})
+    selection = model_selection(directory, model, options)
     factors = read_factors(truth, truth_selection(selection, options))
     for line in factors.notes:
         say(f"{truth.name}: {line}")

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from isolatent.training.recording_inputs import resolve_roles
+
 __all__ = [
     "Array",
     "EncodedRows",
@@ -66,9 +68,10 @@ def encode_rows(
         X: Observations, a recording, or a list of recordings; None for codes.
         X_pos: The positive of each row of X, for the relatedness of pairs, if the model has
             ``pairing`` relaxed.
-        groups: One session id for each row.
-        times: Time of each row, numbers or ``datetime64``; a list of arrays for a list of
-            recordings.
+        groups: One session id for each row, or the name of a column of X; by default that of the
+            fit.
+        times: Time of each row, numbers or ``datetime64``, or the name of a column; a list of
+            arrays for a list of recordings.
         max_gap: For recordings: longest run of rows with NaN that is interpolated.
         recording: For a model with an encoder for each recording: the number of X.
 
@@ -98,6 +101,7 @@ def _encode(
     check_is_fitted(model)
     if X is None:
         raise ValueError("X must be given with a model: the observations that it encodes")
+    X, groups, times = resolve_roles(X, groups, times, getattr(model, "_roles", {}))
     is_list = isinstance(X, list | tuple) and len(X) > 0 and all(np.ndim(x) > 1 for x in X)
     options: dict[str, Any] = {}
     if getattr(model, "_has_recording", False):

@@ -20,6 +20,7 @@ from isolatent.figure_data.factors import against_factors_data
 from isolatent.figure_data.rows import EncodedRows, choose_components, encode_rows
 from isolatent.figure_data.traversal import TraversalData, traversal_data
 from isolatent.plot.axes import as_drawn, has_third_axis, import_matplotlib, prepare_axes, remark
+from isolatent.training.recording_inputs import resolve_roles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -369,6 +370,7 @@ def traversal(
     .. image:: gallery/traversal.png
     """
     is_model = hasattr(model, "transform")
+    X, groups, times = resolve_roles(X, groups, times, getattr(model, "_roles", {}))
     rows = model
     if not isinstance(model, EncodedRows):
         rows = encode_rows(

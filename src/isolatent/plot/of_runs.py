@@ -9,7 +9,7 @@ import numpy as np
 
 from isolatent.diagnosis import Diagnosis
 from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
-from isolatent.figure_data.curves import training_data
+from isolatent.figure_data.curves import smoothed, training_data
 from isolatent.figure_data.scores import score_against_pairs_data, score_name
 from isolatent.plot.axes import prepare_axes
 
@@ -30,8 +30,10 @@ LEAST_HARM = 0.1  # up to which the axis of harm reaches at least
 
 
 def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
-    """Draw the training loss and the held-out loss, with the step from which a run overfits.
+    """Draw how training went on batches and on held-out pairs, and from which step it overfits.
 
+    For InfoNCE both curves are the bound log B - loss on the information that a pair shares: losses
+    on different numbers B of candidates are not comparable. For other objectives both are losses.
     The network of the step with the lowest held-out loss is kept; a dot marks it. Where InfoNCE was
     saturated, another objective follows, whose losses have another level.
 
@@ -51,16 +53,15 @@ def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
     """
     data = training_data(run)
     ax = prepare_axes(ax)
-    if len(data.loss.steps) > MANY_STEPS:
-        ax.plot(data.loss.steps, data.loss.values, **({"alpha": 0.3, "color": "C0"} | style))
-    ax.plot(
-        data.smooth_loss.steps,
-        data.smooth_loss.values,
-        **({"color": "C0"} | style),
-        label="training",
-    )
-    if len(data.held_out.steps):
-        held_out = data.held_out
+    batches, smooth, held_out = data.loss, data.smooth_loss, data.held_out
+    in_nats = data.changed_at is None and len(data.held_out_information.steps) > 0
+    if in_nats:
+        batches, held_out = data.information, data.held_out_information
+        smooth = smoothed(batches)
+    if len(batches.steps) > MANY_STEPS:
+        ax.plot(batches.steps, batches.values, **({"alpha": 0.3, "color": "C0"} | style))
+    ax.plot(smooth.steps, smooth.values, **({"color": "C0"} | style), label="training")
+    if len(held_out.steps):
         ax.plot(held_out.steps, held_out.values, **({"color": "C1"} | style), label="held out")
         ax.plot(
             [data.lowest],
@@ -75,7 +76,10 @@ def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
         label = f"overfits from step {data.overfits_from}"
         ax.axvspan(data.overfits_from, data.loss.steps[-1], color="C3", alpha=0.12, label=label)
     ax.set_xlabel("step")
-    ax.set_ylabel("loss [nats]" if len(data.information.steps) else "loss")
+    if in_nats:
+        ax.set_ylabel("information, log B − loss [nats]")
+    else:
+        ax.set_ylabel("loss [nats]" if len(data.information.steps) else "loss")
     ax.legend()
     return ax
 

@@ -18,6 +18,7 @@ from isolatent.experiments.results import (
     ours_text,
     program_text,
     rows_of,
+    seconds_of_runs,
     spread_text,
 )
 from isolatent.report.page import APPROACH_LABELS, Comparison, Facts, Page, Score, Section, Verdict
@@ -225,9 +226,10 @@ def _facts(spec: Mapping[str, Any], records: list[Record], row: Row, shown: Reco
         facts.append(("Objective", row.objective))
     if row.programs:
         facts.append(("Program", program_text(row)))
-    times = [(record.get("seconds") or {}).get("total") for record in records]
-    if seconds := [s for time in times if (s := read_number(time)) is not None]:
-        facts.append(("Time of a run", f"{statistics.fmean(seconds):.3g} s"))
+    seconds, kind = seconds_of_runs(records)
+    if seconds:
+        name = f"{kind.capitalize()} time of a run"
+        facts.append((name, f"{statistics.fmean(seconds):.3g} s"))
     if row.seeds > 1 and shown.get("seed") is not None:
         facts.append(("Run shown below", f"seed {shown['seed']}, the median"))
     facts += _measures(shown.get("measures"))

@@ -132,18 +132,22 @@ def _training_blocks(section: Section, anchor: str) -> Iterator[Block]:
         return [Line(name, points, style, thin=several) for points in measured if points]
 
     held_out = lines("held_out", "held out", "second")
-    information = lines("information", "information")
+    information = lines("information", "training")
+    shared = lines("held_out_information", "held out", "second")
+    # Losses on different numbers of candidates are not comparable, bounds on information are.
+    together = [] if information else held_out
     unit = " (nats)" if information else ""
     truth = ("true", section.truth[0]) if len(set(section.truth)) == 1 else None
     panels = tuple(
         figures.lines(
-            *(f"{anchor}-{title.lower()}", title, drawn, ("step", label)),
+            *(f"{anchor}-{title.lower().replace(' ', '-')}", title, drawn, ("step", label)),
             level=truth if title == "Scale" else None,
         )
         for title, drawn, label in (
-            ("Loss", lines("loss", "training") + held_out, f"loss{unit}"),
+            ("Information", information + shared, "information (nats)"),
+            ("Loss", lines("loss", "training") + together, f"loss{unit}"),
+            ("Held-out loss", [] if together else held_out, f"loss{unit}"),
             ("Quality", lines("quality", "quality"), section.quality),
-            ("Information", information, "information (nats)"),
             ("Scale", lines("scale", "learned"), "scale"),
         )
         if drawn
@@ -153,14 +157,11 @@ def _training_blocks(section: Section, anchor: str) -> Iterator[Block]:
     caption = "Training curves"
     if several:
         caption += f", one line for each of {len(section.curves)} runs"
-    if held_out:
-        caption += (
-            ". The held-out loss contrasts all held-out pairs at once, so its level may differ "
-            "from that of a training batch"
-        )
     if information:
         caption += (
-            ". Information is the lower bound log B − loss on the mutual information of a pair"
+            ". Information is the lower bound log B − loss on the mutual information of a pair, "
+            "with B candidates: those of a batch, or all held-out pairs. So losses of batches and "
+            "of held-out pairs are not comparable, and their information is"
         )
     yield from _overfitting_notes(section)
     yield Figures(f"{anchor}-training", f"{caption}.", panels)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ from isolatent.training.assembly import IMAGE_ENCODERS, RECORDING_ENCODERS
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.observations import is_source
 from isolatent.training.paired import is_stacked
-from isolatent.training.recording_inputs import stack_trials, take_columns
+from isolatent.training.recording_inputs import drop_columns, resolve_roles, stack_trials
 
 __all__ = ["RecordingEstimator"]
 
@@ -44,6 +46,7 @@ class RecordingEstimator(NetworkEstimator):
     num_nodes: int
     _has_recording = False  # whether the model was fitted to a recording
     _columns: tuple[int, ...] | None = None  # of each recording, where each has an encoder
+    _roles: Mapping[str, str] = MappingProxyType({})  # columns with groups and times of the fit
 
     @property
     def n_features_per_recording_(self) -> tuple[int, ...]:
@@ -87,7 +90,8 @@ class RecordingEstimator(NetworkEstimator):
         Args:
             X: Observations. For a model that was fitted to a recording, a recording: its windows
                 are those of ``fit``, and the codes of rows with NaN are NaN. For stacked pairs
-                (N, 2, ...) the codes are stacked as well.
+                (N, 2, ...) the codes are stacked as well. Columns of a data frame that the fit used
+                as groups or times are used as such, and are not encoded.
             recording: For a model with an encoder for each recording: the number of the one that X
                 is of, in the list that was given to ``fit``. None if X is such a list itself.
             groups: For recordings: one session id for each row, or the name of a column of X.
@@ -114,6 +118,9 @@ class RecordingEstimator(NetworkEstimator):
         if not self._has_recording:
             _refuse("X_pos was given to fit", groups=groups, times=times, max_gap=max_gap)
             return self._map(self._as_array(X, reset=False), module)
+        alone = self.window == 1 and max_gap == 0  # rows are encoded one by one
+        if alone and groups is None and times is None:
+            X = drop_columns(X, self._roles.values())
         X, groups, times = self._as_rows(X, groups, times)
         array = self._as_array(X, reset=False, missing=True)
         read = Recording(array, groups=groups, times=times, max_gap=max_gap)
@@ -147,6 +154,11 @@ class RecordingEstimator(NetworkEstimator):
         array = self._as_recording(X, f"X of recording {number}", self._columns[number])
         read = Recording(array, groups=groups, times=times, max_gap=max_gap)
         return self._map_recording(read, self.code_module(), number)
+
+    def _as_array(self, X: Any, reset: bool, missing: bool = False) -> np.ndarray[Any, Any]:
+        if not reset:
+            X = drop_columns(X, self._roles.values())
+        return super()._as_array(X, reset, missing)
 
     def _as_recording(self, X: Any, name: str, columns: int | None) -> np.ndarray[Any, Any]:
         """Return a recording (T, m) as an array of floats in which NaN is allowed."""
@@ -205,7 +217,7 @@ class RecordingEstimator(NetworkEstimator):
         source = SeparateRecordings(series, common)
         if reset:
             self.__dict__.pop("feature_names_in_", None)
-            self._columns = tuple(array.shape[1] for array in arrays)
+            self._columns, self._roles = tuple(array.shape[1] for array in arrays), {}
             self._set_shape((max(self._columns),))
         return source
 
@@ -220,7 +232,7 @@ class RecordingEstimator(NetworkEstimator):
     def _as_rows(self, X: Any, groups: Any, times: Any) -> tuple[Any, Any, Any]:
         """Return a recording, or several, as rows in one array or data frame."""
         X, groups, times = _stack(X, groups, times)
-        X, groups, times = take_columns(X, groups, times)
+        X, groups, times = resolve_roles(X, groups, times, self._roles)
         vectors = isinstance(self.encoder, str) and self.encoder not in IMAGE_ENCODERS
         if vectors and len(getattr(X, "shape", ())) == 3:
             X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asanyarray(X)
@@ -274,7 +286,7 @@ class RecordingEstimator(NetworkEstimator):
             if fitted or _is_separate(X, common, separate):
                 return self._separate_source(X, groups, reset, times, max_gap, common)
         if reset:
-            self._columns = None
+            self._columns, self._roles = None, {}
         if X_pos is not None or is_source(X):
             kind = "X is a world or a pair source" if is_source(X) else "X_pos is given"
             _refuse(kind, times=times, max_gap=max_gap)
@@ -288,6 +300,9 @@ class RecordingEstimator(NetworkEstimator):
                     f"window must be 1 when {kind}: windows are of recordings, got {self.window}"
                 )
             return super()._as_source(X, X_pos, groups, reset)
+        if reset:
+            named = (("groups", groups), ("times", times))
+            self._roles = {role: name for role, name in named if isinstance(name, str)}
         X, groups, times = self._as_rows(X, groups, times)
         return SeriesPairs(
             self._as_array(X, reset, missing=True),

@@ -44,6 +44,7 @@ class ContrastiveRecord(ModelRecord):
     head: Literal["sphere", "box", "free"]
     recording: bool = False
     columns: list[Count] | None = None
+    roles: dict[Literal["groups", "times"], str] = Field(default_factory=dict)
     dtype: Literal["float32", "float64"]
     relaxed: list[str]
     gains: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
@@ -75,6 +76,7 @@ class StoredModel(FittedClaims):
             "head": self.head_,
             "recording": self._has_recording,
             "columns": None if self._columns is None else list(self._columns),
+            "roles": dict(self._roles),
             "dtype": str(dtype_of(self.encoder_)).removeprefix("torch."),
             "relaxed": list(self.relaxed_),
             "gains": {name: list(gain) for name, gain in self.gains_.items()},
@@ -91,6 +93,7 @@ class StoredModel(FittedClaims):
         self._has_recording = record.get("recording", False)
         columns = record.get("columns")
         self._columns = None if columns is None else tuple(columns)
+        self._roles = dict(record.get("roles", {}))
         self._dtype = getattr(torch, record["dtype"])
         self.relaxed_ = tuple(record["relaxed"])
         self.gains_ = {name: tuple(gain) for name, gain in record["gains"].items()}

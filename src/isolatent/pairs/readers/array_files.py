@@ -137,7 +137,8 @@ def contents_of(path: Path, store: ArrayStore, selection: Selection) -> Contents
 
 def _observed(where: str, arrays: Mapping[str, Listed], selection: Selection) -> str:
     """Return the name of the array with the observations, or the true factors."""
-    ours, others = OBSERVED_ARRAYS, FACTOR_ARRAYS
+    ours: tuple[str, ...] = OBSERVED_ARRAYS
+    others: tuple[str, ...] = FACTOR_ARRAYS
     if selection.factors:
         ours, others = others, ours
     if selection.array is not None:

@@ -7,8 +7,8 @@ named, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -83,6 +83,8 @@ class Observations:
         rows: Numbers of these rows in the file, or None for all of them.
         notes: What was left out and how the file was read, one line each.
         n_incomplete: Number of rows with missing values, left out of pairs.
+        others: Columns of a table that are neither observations nor ids nor times, by name; they
+            have all rows of the file.
     """
 
     x: Array
@@ -94,6 +96,21 @@ class Observations:
     rows: Array | None = None
     notes: tuple[str, ...] = ()
     n_incomplete: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """All columns by name, those that are no observations first, with one value for each row.
+
+        They are converted when they are asked for, since text takes much memory.
+        """
+        others = {name: _values_or_labels(values) for name, values in self.others.items()}
+        if self.rows is not None:
+            others = {name: values[self.rows] for name, values in others.items()}
+        if self.x.ndim != 2:
+            return others
+        names = self.names or [f"column {k}" for k in range(self.x.shape[1])]
+        return others | dict(zip(names, self.x.T, strict=True))
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:
@@ -405,7 +422,16 @@ def _usable(
         rows,
         tuple(notes),
         n_incomplete,
+        contents.others,
     )
+
+
+def _values_or_labels(values: Any) -> Array:
+    """Return numbers and dates as they are, and all else as text."""
+    array = np.asarray(values)
+    if array.dtype.kind in "fiuMb":
+        return array
+    return np.asarray(["" if value is None else str(value) for value in array.tolist()])
 
 
 def _as_rows(where: str, contents: Contents, selection: Selection) -> None:

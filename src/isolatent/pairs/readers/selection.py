@@ -95,6 +95,7 @@ class Contents:
         faults: Problems found so far.
         notes: What was done about peculiarities of the file, for the user.
         line_of: Maps rows to lines of a text file.
+        others: Further columns of a table, by name.
     """
 
     x: Array
@@ -106,6 +107,7 @@ class Contents:
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     line_of: LineOf | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
 
 
 def column_numbers(
@@ -131,7 +133,11 @@ def column_numbers(
     known = [str(k) for k in range(n_columns)] if names is None else list(names)
     place = {name: k for k, name in reversed([*enumerate(known)])}
     if selection.wanted is not None:
-        return _wanted(known, place, selection.wanted, faults), None
+        found = _wanted(known, place, selection.wanted, faults)
+        suffix = None if selection.anchors_only else selection.positive_suffix
+        partners = [name + suffix for name in selection.wanted] if suffix is not None else []
+        has_all = bool(partners) and all(name in place for name in partners)
+        return found, [place[name] for name in partners] if has_all else None
     numbered = names is None
     used = set(range(n_columns))
     order = list(range(n_columns))

@@ -174,6 +174,9 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
     size = len(used) * table.num_rows * 8
     check_memory(path.name, size, selection)
 
+    taken = {*used, *(place[n] for n in (selection.session, selection.time) if n in place)}
+    others = {name: columns[k] for name, k in place.items() if k not in taken and name}
+
     def stacked(numbers: Sequence[int]) -> Array:
         if faults or not numbers:  # raised later, with the others
             return np.zeros((table.num_rows, len(numbers)))
@@ -188,6 +191,7 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
         faults=faults,
         notes=notes,
         line_of=line_of,
+        others=others,
     )
 
 

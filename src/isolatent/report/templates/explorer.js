@@ -89,10 +89,6 @@ function startExplorer(box) {
   };
 
   const label = (k) => ({ title: { text: plain(given.names[k]) } });
-  const planeOptions = {
-    displayModeBar: true,
-    modeBarButtonsToRemove: config.modeBarButtonsToRemove.filter((name) => !/select|lasso|pan/.test(name)),
-  };
   const drawPlane = () => {
     const [x, y] = axes();
     const layout = {
@@ -100,7 +96,7 @@ function startExplorer(box) {
       legend: { y: -0.18, yanchor: "top", x: 0, xanchor: "left" },
       ...(coarse ? {} : { dragmode: "select" }),
     };
-    return paint(plane, [...density(x, y), ...traces("scatter", small ? 7 : 4)], layout, planeOptions);
+    return paint(plane, [...density(x, y), ...traces("scatter", small ? 7 : 4)], layout, selecting);
   };
   const drawSpace = () => {
     const [x, y, z] = axes();
@@ -123,7 +119,7 @@ function startExplorer(box) {
       y: chosen.map((i) => points[curve.meta][i]), yaxis: curve.yaxis, showlegend: false, hoverinfo: "skip",
       marker: { color: "var(--ink)", size: 4 },
     }));
-    drawn.set(course, () => paint(course, [...own.data, ...marks], { ...own.layout, uirevision: "time" }));
+    drawn.set(course, () => paintFigure(course, marks));
     drawn.get(course)();
   };
 
@@ -160,14 +156,17 @@ function startExplorer(box) {
   ["x", "y", "colour"].forEach((role) => part(role)?.addEventListener("change", draw));
   // A selection in the time course is a selection of rows.
   if (course) {
-    const listen = () => course.on?.("plotly_selected", (event) => {
-      if (!event?.range?.x) return;
-      const [from, to] = event.range.x;
-      select(everything.filter((k) => {
-        const time = comparable(given.times?.[k] ?? rows[k]);
-        return time >= comparable(from) && time <= comparable(to);
-      }));
-    });
+    const listen = () => {
+      course.on?.("plotly_selected", (event) => {
+        if (!event?.range?.x) return;
+        const [from, to] = event.range.x;
+        select(everything.filter((k) => {
+          const time = comparable(given.times?.[k] ?? rows[k]);
+          return time >= comparable(from) && time <= comparable(to);
+        }));
+      });
+      course.on?.("plotly_deselect", () => select(null));
+    };
     const ready = new MutationObserver(() => { if ("drawn" in course.dataset) { ready.disconnect(); listen(); } });
     if ("drawn" in course.dataset) listen();
     else ready.observe(course, { attributes: true, attributeFilter: ["data-drawn"] });
