@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from html import unescape
 
 import numpy as np
 import pandas as pd
@@ -246,6 +247,13 @@ def test_a_choice_is_printed_and_continues_where_it_was(isolatent, tmp_path):
     assert (json.loads(again.out), again.err) == (record, "")
     text = isolatent("choose", "pairs.npz", *options, "--quiet")
     assert text.out.startswith("box, ")
+    assert text.out.endswith("report: choice/report.html\n")
+    page = (tmp_path / "choice" / "report.html").read_text()
+    assert record["verdict"] in unescape(page)
+    (tmp_path / "choice" / "report.html").write_text("precious")
+    done = isolatent("choose", "pairs.npz", *options)
+    assert (done.code, "choice/report.html exists" in done.err) == (2, True)
+    assert (tmp_path / "choice" / "report.html").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

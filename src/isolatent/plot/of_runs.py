@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isolatent.diagnosis import Diagnosis
+from isolatent.diagnosis import Choice, Diagnosis
 from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
+from isolatent.figure_data.choices import choice_data
 from isolatent.figure_data.curves import smoothed, training_data
 from isolatent.figure_data.scores import score_against_pairs_data, score_name
 from isolatent.plot.axes import prepare_axes
@@ -16,7 +17,7 @@ from isolatent.plot.axes import prepare_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["diagnosis", "score_against_pairs", "training"]
+__all__ = ["choice", "diagnosis", "score_against_pairs", "training"]
 
 MANY_STEPS = 200  # from which on the loss of single batches is drawn as a shade
 # Marks differ in shape as well as in colour, for readers who do not tell red from green.
@@ -26,6 +27,12 @@ STATUS = {
     "cannot tell": ("D", "0.5"),
 }
 EXPECTED = "expected score"
+CANDIDATES = {
+    "chosen": ("o", "#0b6b2e"),
+    "tied": ("D", "C0"),
+    "worse": ("X", "0.5"),
+    "diverged": ("X", "#a3161a"),
+}
 LEAST_HARM = 0.1  # up to which the axis of harm reaches at least
 
 
@@ -193,6 +200,51 @@ def _draw_expected(ax: Any, data: DiagnosisData, style: dict[str, Any]) -> None:
     ax.set_xlabel(score_name(score.metric))
     ax.set_title(f"expected score: {score}", fontsize="small")
     ax.legend()
+
+
+def choice(choice: Choice, *, ax: Any = None, **style: Any) -> Axes:
+    """Draw how far candidate beliefs are behind the best, in held-out information.
+
+    Bars are two standard errors of the difference on the same held-out pairs. Candidates that were
+    dropped without a comparison with the best, or diverged, are not drawn; the title counts them.
+
+    Args:
+        choice: The result of :func:`isolatent.choose`.
+        ax: Axes of matplotlib; None for a new figure.
+        **style: Passed to ``errorbar``.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> from isolatent.diagnosis import Choice, Trial
+        >>> first = Trial("box, normal", 600, 1.5, None, None, 2, None, "chosen", {})
+        >>> second = Trial("sphere, vmf", 600, 1.2, 0.3, 0.1, 2, None, "worse", {})
+        >>> found = Choice({}, (), 2, None, None, (first, second), "The box.")
+        >>> ax = globals()["choice"](found, ax=Figure().subplots())
+        >>> [label.get_text() for label in ax.get_yticklabels()]
+        ['box, normal', 'sphere, vmf']
+
+    .. image:: gallery/choice.png
+    """
+    data = choice_data(choice)
+    known = np.flatnonzero(np.isfinite(data.behind))
+    if not len(known):
+        raise ValueError(f"choice must have candidates that were compared, but: {data.verdict}")
+    ax = prepare_axes(ax)
+    for y, k in enumerate(known):
+        mark, colour = CANDIDATES[data.statuses[k]]
+        usual = {"fmt": mark, "color": colour, "capsize": 3}
+        ax.errorbar(data.behind[k], y, xerr=2 * data.errors[k], **(usual | style))
+    for status, (mark, colour) in CANDIDATES.items():
+        if any(data.statuses[k] == status for k in known):
+            ax.plot([], [], mark, color=colour, label=status)
+    ax.axvline(0.0, linestyle=":", color="0.5")
+    ax.set_yticks(range(len(known)), [data.names[k] for k in known])
+    ax.set_ylim(len(known) - 0.5, -0.5)
+    ax.set_xlabel("held-out information behind the best [nats]")
+    if left := len(data.names) - len(known):
+        ax.set_title(f"{left} of {len(data.names)} candidates dropped before", fontsize="small")
+    ax.legend()
+    return ax
 
 
 def score_against_pairs(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from isolatent.experiments.latent_traversal import DEAD
 from isolatent.report import figures
 from isolatent.report.agreements import agreement_blocks
+from isolatent.report.choices import choice_blocks
 from isolatent.report.content import (
     Block,
     Command,
@@ -104,6 +105,7 @@ def render_section(section: Section, anchor: str) -> Entry:
     lead += [Note(error, "Run without a score:", "error") for error in section.errors]
     parts = (
         ("Runs that were compared", agreement_blocks(section, anchor)),
+        ("Candidates that were compared", choice_blocks(section, anchor)),
         ("Recovered factors", codes_blocks(section, anchor)),
         ("Factors over time", over_time_blocks(section, anchor)),
         ("Scores", [*scores_blocks(section), *_seed_blocks(section, anchor)]),

@@ -116,8 +116,12 @@ class ObservationsMixin:
         if groups is not None:
             raise ValueError("groups must be None when X_pos is given: they are for recordings")
         if np.shape(X) != np.shape(X_pos):
+            shapes = np.shape(X), np.shape(X_pos)
+            views = all(len(shape) == 2 for shape in shapes) and shapes[0][0] == shapes[1][0]
+            way = "; for two views with columns of their own pass encoder=(a, b), a module for each"
             raise ValueError(
-                f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
+                f"X and X_pos must have the same shape, got {shapes[0]} and {shapes[1]}"
+                f"{way if views else ''}"
             )
         x = self._as_array(X, reset)
         pairs = ArrayPairs(x, self._as_array(X_pos, False))

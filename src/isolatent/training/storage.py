@@ -191,8 +191,13 @@ def _estimator_name(kind: type) -> str:
     return next(k.__name__ for k in kind.__mro__ if k.__module__.startswith("isolatent."))
 
 
+def holds_modules(value: Any) -> bool:
+    """Return whether a parameter is a tuple of the user's modules."""
+    return isinstance(value, tuple) and any(isinstance(one, nn.Module) for one in value)
+
+
 def _saved(value: Any) -> Any:
-    if isinstance(value, nn.Module):
+    if isinstance(value, nn.Module) or holds_modules(value):
         return USER_MODULE
     return value.to_dict() if isinstance(value, Recipe) else value
 

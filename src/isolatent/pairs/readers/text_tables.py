@@ -175,7 +175,7 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
     check_memory(path.name, size, selection)
 
     taken = {*used, *(place[n] for n in (selection.session, selection.time) if n in place)}
-    others = {name: columns[k] for name, k in place.items() if k not in taken and name}
+    others = {name: columns[k] for k, name in enumerate(names) if k not in taken and name}
 
     def stacked(numbers: Sequence[int]) -> Array:
         if faults or not numbers:  # raised later, with the others
