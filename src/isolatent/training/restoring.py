@@ -140,6 +140,7 @@ class StoredModel(FittedClaims):
             self.encoder_.to(self._dtype)
         else:
             encoder_given = self._given_encoder()
+            assert isinstance(encoder_given, nn.Module)
             self.encoder_ = deepcopy(encoder_given)
             if noisy:
                 self.encoder_ = build_noisy_encoder(

@@ -100,7 +100,7 @@ class Stored(ABC):
         return cls._load(Path(directory), {})
 
     @classmethod
-    def _load(cls, directory: Path, modules: Mapping[str, nn.Module | None]) -> Self:
+    def _load(cls, directory: Path, modules: Mapping[str, Any]) -> Self:
         """Read a model, with the user's own modules in place of the parameters they are for."""
         described = directory / "model.json"
         tensors, record = read_pair(directory / "model")
@@ -208,7 +208,7 @@ def _loaded(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
 
 
-def _check_module(name: str, saved: Any, module: nn.Module | None) -> None:
+def _check_module(name: str, saved: Any, module: Any) -> None:
     if saved == USER_MODULE and module is None:
         raise ValueError(
             f"{name} must be given: the model was fitted with a module of your own, and code is "
