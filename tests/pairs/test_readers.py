@@ -212,7 +212,7 @@ BAD = [
     ("x.npz", as_npz(x=X, session=np.full(20, np.nan)), None, "has no value in rows 0, 1, 2, 3, 4"),
     ("x.csv", b"", None, "is damaged: it is empty"),
     ("x.csv", b"a,b\n", None, "must have at least 2 rows, got 0"),
-    ("x.csv", b"a,b\n1,2\n3\n", None, "Expected 2 columns, got 1 in line 3"),
+    ("x.csv", b"a,b\n1,2\n3\n", None, "the header has 2 columns, but line 3 has 1"),
     (
         "x.csv",
         b"a,b\n1,2\n3,oops\n",

@@ -30,6 +30,7 @@ __all__ = [
     "PositiveSuffix",
     "Session",
     "Time",
+    "Transpose",
     "TruthColumns",
     "data_selection",
     "fit_command",
@@ -94,6 +95,12 @@ ArrayName: TypeAlias = Annotated[
         "one]"
     ),
 ]
+Transpose: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--transpose", help="For files of arrays: rows are dimensions, and columns observations."
+    ),
+]
 MaxMemory: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -137,6 +144,7 @@ def data_selection(options: dict[str, Any], *, images: bool = False) -> Selectio
         drop=_split(options.get("drop")),
         positive_suffix=options.get("positive_suffix"),
         array=options.get("array"),
+        transpose=bool(options.get("transpose")),
         images=images,
         max_memory=None if memory is None else parse_memory(memory),
     )
@@ -211,6 +219,7 @@ def write_data_record(
     """
     record: dict[str, Any] = {role: getattr(selection, role) for role in ROLES}
     record |= {"format": RECORD_FORMAT, "images": selection.images, "command": command}
+    record["transpose"] = selection.transpose
     record["positive_suffix"] = selection.positive_suffix
     record["columns"] = None if names is None else list(names)
     write_json(directory / DATA_RECORD, record, indent=2)
@@ -235,6 +244,7 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
     return replace(
         selection,
         positive_suffix=record.positive_suffix,
+        transpose=record.transpose,
         optional={role: name for role, name in known.items() if getattr(selection, role) is None},
         anchors_only=True,
     )
@@ -269,6 +279,7 @@ class _DataRecord:
     session: str | None = None
     time: str | None = None
     array: str | None = None
+    transpose: bool = False
     positive_suffix: str | None = None
     command: str | None = None
 

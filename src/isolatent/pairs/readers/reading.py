@@ -22,6 +22,7 @@ from isolatent.pairs.readers.faults import (
     joined,
     listed,
     raise_faults,
+    unexpected_as_damaged,
 )
 from isolatent.pairs.readers.selection import (
     Contents,
@@ -156,8 +157,9 @@ def read_observations(
     selection = selection or Selection()
     if session is not None:
         selection = replace(selection, session=session)
-    path, contents = _load(path, selection)
-    return _checked(path.name, contents, selection, varying)
+    with unexpected_as_damaged(path):
+        path, contents = _load(path, selection)
+        return _checked(path.name, contents, selection, varying)
 
 
 def read_pairs(
@@ -176,8 +178,10 @@ def read_pairs(
     selection = selection or Selection()
     if session is not None:
         selection = replace(selection, session=session)
-    path, first = _load(path, selection)
-    path_pos, second = _load(path_pos, selection)
+    with unexpected_as_damaged(path):
+        path, first = _load(path, selection)
+    with unexpected_as_damaged(path_pos):
+        path_pos, second = _load(path_pos, selection)
     for which, part in ((path.name, first), (path_pos.name, second)):
         if part.x_pos is not None:
             raise ValueError(
@@ -209,7 +213,8 @@ def read_factors(path: FilePath, selection: Selection | None = None) -> Observat
         The factors as ``x`` (rows, factors), with their ``names``, if they have any.
     """
     selection = replace(selection or Selection(), factors=True, anchors_only=True)
-    path, contents = _load(path, selection)
+    with unexpected_as_damaged(path):
+        path, contents = _load(path, selection)
     raise_faults(path.name, contents.faults)
     if contents.x.ndim == 1:
         contents.x = contents.x[:, None]
@@ -289,9 +294,21 @@ def _load(path: FilePath, selection: Selection) -> tuple[Path, Contents]:
     if module == "text_tables":
         return path, read(path, suffix, selection)
     contents = read(path, selection)
+    if selection.transpose and not contents.faults:
+        _transpose(path.name, contents)
     if contents.x.ndim == 2 and not contents.faults:
         select_columns(contents, selection)
     return path, contents
+
+
+def _transpose(where: str, contents: Contents) -> None:
+    """Turn an array (columns, rows), such as channels by times."""
+    if contents.x.ndim != 2:
+        shape = contents.x.shape
+        raise ValueError(f"{where}: --transpose is for arrays with two axes, got shape {shape}")
+    contents.x = contents.x.T
+    if contents.x_pos is not None:
+        contents.x_pos = contents.x_pos.T
 
 
 # Checks
@@ -326,6 +343,12 @@ def _checked(
             faults.append(f"x_pos {infinite}" if where_pos is None else f"{where_pos} {infinite}")
         finite, constant = finite & finite_pos, constant & constant_pos
     _check_rows(contents, len(x), faults, varying)
+    wide = contents.x_pos is None and x.ndim == 2 and len(x) < x.shape[1]
+    if varying and wide and contents.line_of is None and not selection.transpose:
+        contents.notes.append(
+            f"{len(x)} rows and {x.shape[1]} columns: --transpose if rows are channels and columns "
+            "are times"
+        )
     if varying and not faults:
         _check_complete(contents, x, finite, constant)
     raise_faults(where, faults)

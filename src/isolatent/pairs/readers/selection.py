@@ -45,6 +45,7 @@ class Selection:
         wanted: Names of the columns that are required, in this order: those of a fit.
         positive_suffix: Columns ``name + positive_suffix`` hold the positives of ``name``.
         array: Name of the array with the observations.
+        transpose: Whether rows of an array are dimensions, and its columns observations.
         optional: Names of ``session``, ``time`` and ``array`` that are used where a file has them.
         anchors_only: Whether positives of a file are ignored.
         images: Whether arrays with three or four dimensions are images, and not trials.
@@ -59,6 +60,7 @@ class Selection:
     wanted: Sequence[str] | None = None
     positive_suffix: str | None = None
     array: str | None = None
+    transpose: bool = False
     optional: Mapping[str, str] = field(default_factory=dict)
     anchors_only: bool = False
     images: bool = False
