@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import isolatent as iso
-from command_line import NAMES
+from command_line import NAMES, QUICK
 from isolatent.baselines import SlowVAE
 from isolatent.evaluation import linear_r2
 from isolatent.training import ContrastiveICA
@@ -269,3 +269,39 @@ def test_choices_that_cannot_be_made(isolatent, files, options, message):
     done = isolatent("choose", files / "pairs.npz", *options)
     assert done.code == 2
     assert message in done.err
+
+
+def test_json_has_the_card_as_structure(isolatent, files, tmp_path):
+    """Not only as text of several lines."""
+    fitted = json.loads(
+        isolatent("fit", files / "series.csv", "--session", "day", *QUICK, "--json").out
+    )
+    shown = json.loads(isolatent("info", "model", "--json").out)
+    model = ContrastiveICA.load(tmp_path / "model")
+    for found in (fitted, shown):
+        card = found["card"]
+        assert card["equivalence"] == model.guarantee_.equivalence
+        assert len(card["assumptions"]) == len(model.guarantee_.assumptions)
+        assert set(found["gains"]) == set(model.gains_)
+        assert (found["axes"] is None) == (model.axes_ is None)
+        assert (found["support"] is None) == (model.support_ is None)
+        assert found["guarantee"] == str(model.guarantee_)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), TypeError("no"), RecursionError("deep"), IndexError("3")], ids=repr
+)
+def test_what_no_check_foresaw_in_a_file_is_one_line(isolatent, files, model, monkeypatch, error):
+    """Whatever reads it: a table, a file of arrays, or true factors."""
+
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr("isolatent.pairs.readers.text_tables.sniff_dialect", fail)
+    monkeypatch.setattr("isolatent.pairs.readers.array_files.contents_of", fail)
+    for name, truth in (("x.csv", "z.npy"), ("pairs.npz", "z.npy"), ("x.npy", "pairs.npz")):
+        damaged = name if name != "x.npy" else "pairs.npz"
+        done = isolatent("evaluate", model, files / name, "--truth", files / truth)
+        assert done.code == 2
+        assert done.err.startswith(f"isolatent: {damaged} is damaged: ")
+        assert done.err.count("\n") == 1

@@ -96,6 +96,18 @@ def test_figures_and_pages_take_names_of_columns(tmp_path):
         assert explore(model, table, **given).layout.updatemenus[0].buttons[1].label == "session"
 
 
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_column_of_text_is_named(frame):
+    table = frame({"u": X[:, 0], "day": DAY, "v": X[:, 1]})
+    message = "X must hold real numbers, but column 'day' does not; .*groups='day'"
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(table)
+    model = estimator().fit(table, groups="day")
+    wrong = frame({"u": DAY, "v": X[:, 1]})
+    with pytest.raises(ValueError, match="column 'u' does not"):
+        model.transform(wrong)
+
+
 def test_a_labelled_array_is_an_array():
     data = xr.DataArray(X, dims=("time", "channel"), coords={"time": np.arange(240)})
     np.testing.assert_array_equal(

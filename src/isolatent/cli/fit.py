@@ -36,6 +36,7 @@ from isolatent.cli.data_options import (
     PositiveSuffix,
     Session,
     Time,
+    Transpose,
     data_selection,
     notes_are_said,
     read_data,
@@ -63,6 +64,7 @@ __all__ = [
     "describe_axes",
     "describe_directions",
     "describe_gains",
+    "describe_model",
     "fit",
     "is_first_process",
 ]
@@ -101,6 +103,7 @@ def fit(
     session: Session = None,
     positive_suffix: PositiveSuffix = None,
     array: ArrayName = None,
+    transpose: Transpose = False,
     max_memory: MaxMemory = None,
     space: Annotated[
         str | None,
@@ -269,6 +272,9 @@ def fit(
         else:
             observed = _read(data, data_pos, selection, lag, say if not quiet else _say_nothing)
             n_features = math.prod(observed.x.shape[1:])
+        most = n_features + (space == "sphere")
+        if n_components is not None and n_components > most:  # before torch is imported
+            raise _too_many_components(n_components, most, n_features)
         _check_beliefs(context.params)
         model = _build(context.params, n_features, is_image)
         _check_sizes(model, n_features)
@@ -308,8 +314,7 @@ def fit(
                 "n_components": model.n_components,
                 "steps": last.number,
                 "loss": last.loss,
-                "relaxed": model.relaxed_,
-                "guarantee": str(model.guarantee_),
+                **describe_model(model),
                 "diagnosis": None if found is None else found.to_dict(),
             },
         )
@@ -349,10 +354,28 @@ def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
         raise ValueError(f"--n-components must be at least 2 on a sphere, got {model.n_components}")
     most = n_features + (model.beliefs.space == "sphere")
     if model.n_components > most:
-        raise ValueError(
-            f"--n-components must be at most {most} for {n_features} columns, got "
-            f"{model.n_components}: more factors cannot be mixed injectively"
-        )
+        raise _too_many_components(model.n_components, most, n_features)
+
+
+def _too_many_components(given: int, most: int, n_features: int) -> ValueError:
+    return ValueError(
+        f"--n-components must be at most {most} for {n_features} columns, got {given}: more "
+        "factors cannot be mixed injectively"
+    )
+
+
+def describe_model(model: ContrastiveICA) -> dict[str, Any]:
+    """Return what was found and what may be claimed, for programs."""
+    return {
+        "guarantee": str(model.guarantee_),
+        "card": model.guarantee_.to_dict(),
+        "relaxed": model.relaxed_,
+        "gains": {
+            name: {"nats": mean, "error": error} for name, (mean, error) in model.gains_.items()
+        },
+        "axes": None if model.axes_ is None else model.axes_.to_dict(),
+        "support": None if model.support_ is None else model.support_._asdict(),
+    }
 
 
 def describe_directions(model: ContrastiveICA) -> list[str]:

@@ -41,7 +41,12 @@ from isolatent.cli.data_options import (
     sessions_of,
     truth_selection,
 )
-from isolatent.cli.fit import describe_axes, describe_directions, describe_gains
+from isolatent.cli.fit import (
+    describe_axes,
+    describe_directions,
+    describe_gains,
+    describe_model,
+)
 from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import DamagedFileError, atomic_write
 from isolatent.pairs.readers.faults import damaged_as
@@ -253,8 +258,7 @@ def info(model: Model, json: JsonOutput = None, overwrite: Overwrite = False) ->
         "n_features": fitted.n_features_in_,
         "columns": None if names is None else [*map(str, names)],
         "parameters": facts,
-        "relaxed": fitted.relaxed_,
-        "guarantee": str(fitted.guarantee_),
+        **describe_model(fitted),
         "metric": None if fitted.guarantee_ is None else fitted.guarantee_.metric,
     }
     write_result(json, content)

@@ -365,7 +365,7 @@ def traversal(
         >>> x = np.stack([z[:, 0], z[:, 0] + z[:, 1], z[:, 1]], axis=1)
         >>> ax = traversal(z, x, component=0, ax=Figure().subplots())
         >>> [line.get_label() for line in ax.lines]
-        ['column 1', 'column 2', 'column 3']
+        ['column 0', 'column 1', 'column 2']
 
     .. image:: gallery/traversal.png
     """

@@ -23,6 +23,7 @@ from isolatent.report.page import Section
 __all__ = ["codes_blocks", "factor_lines_blocks", "over_time_blocks"]
 
 MAX_EXPLORED = 4000  # of the explorer: more hide each other, and slow a selection down
+MAX_IN_SPACE = 2000  # where the nearest points hide those behind them
 MAX_COLUMNS = 40  # to colour by
 MAX_CURVES = 10  # over time
 MAX_CHANGED = 60  # columns in the matrix of what each code changes
@@ -51,6 +52,9 @@ def codes_blocks(section: Section, anchor: str) -> Iterator[Block]:
     if shown.thinning:
         data["all"] = _levels(rows.codes)
         caption = f"{shown.thinning}; the shading is the density of all {shown.n_rows:,} rows."
+    if len(shown.rows) > MAX_IN_SPACE and len(rows.names) > 2:
+        data["most_in_space"] = MAX_IN_SPACE
+        caption += f" In space at most {MAX_IN_SPACE:,} of them are drawn."
     caption += (
         " Choose axes and colour above. Select with the box or the lasso of the toolbar: the other "
         "views show the same rows."

@@ -160,13 +160,13 @@ def points(
 
 
 def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Figure:
-    """Draw a bar for each value, by its number."""
+    """Draw a bar for each value, by its number from 0."""
     described = ", ".join(f"{value:.3g}" for value in values[:40])
-    names = [str(k + 1) for k in range(len(values))]
+    names = [str(k) for k in range(len(values))]
     trace = {"type": "bar", "x": names, "y": finite(values), "marker": {"color": "var(--first)"}}
     layout = _layout(title, labels)
     layout["xaxis"]["type"] = "category"
-    description = f"{labels[1]} of {labels[0]}s 1 to {len(values)}: {described}."
+    description = f"{labels[1]} of {labels[0]}s 0 to {len(values) - 1}: {described}."
     return Figure(key, title, description, (trace,), layout)
 
 
@@ -192,8 +192,8 @@ def heat_map(
     }
     layout = _layout(title, (labels[1], labels[0]))
     most = MAX_LABELLED if labelled else 12
-    _name_ticks(layout["xaxis"], columns or [str(k + 1) for k in range(width)], most)
-    _name_ticks(layout["yaxis"], names or [str(k + 1) for k in range(rows)], most)
+    _name_ticks(layout["xaxis"], columns or [str(k) for k in range(width)], most)
+    _name_ticks(layout["yaxis"], names or [str(k) for k in range(rows)], most)
     layout["yaxis"]["autorange"] = "reversed"
     height = round(90 + min(34 * rows, 460))
     return Figure(key, title, _describe_matrix(values), (trace,), layout, height)

@@ -207,7 +207,7 @@ def _columns_of(X: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if hasattr(X, "columns"):
         names = [str(name) for name in X.columns]
     x = np.asarray(X)
-    names = names or [f"column {k + 1}" for k in range(x.shape[1])]
+    names = names or [f"column {k}" for k in range(x.shape[1])]
     return {name: x[:, k] for k, name in enumerate(names)}
 
 

@@ -101,7 +101,10 @@ def _overview_blocks(
 
 def render_section(section: Section, anchor: str) -> Entry:
     """Return a section as blocks; ids inside begin with its anchor."""
-    lead: list[Block] = [FactList(section.facts)] if section.facts else []
+    # What was found comes before how it was: the facts of a fit stand below its codes.
+    facts: list[Block] = [FactList(section.facts)] if section.facts else []
+    below = section.rows is not None
+    lead = [] if below else facts
     lead += [Note(error, "Run without a score:", "error") for error in section.errors]
     parts = (
         ("Runs that were compared", agreement_blocks(section, anchor)),
@@ -114,6 +117,7 @@ def render_section(section: Section, anchor: str) -> Entry:
         ("Latent traversals", _traversal_blocks(section, anchor)),
         ("What each factor changes", factor_lines_blocks(section, anchor)),
         ("Diagnosis", diagnosis_blocks(section, anchor)),
+        ("The fit in numbers", facts if below else ()),
         (_weights_title(section), _weight_blocks(section, anchor)),
         ("Learned instead of assumed", relaxations_blocks(section)),
         ("Axes", axes_blocks(section, anchor)),
@@ -230,11 +234,11 @@ def _factor_blocks(section: Section, anchor: str) -> Iterator[Block]:
         panels = tuple(
             figures.points(
                 f"{anchor}-factor{k + 1}",
-                f"Factor {k + 1}",
+                f"Factor {k}",
                 true,
                 code,
                 ("true", "recovered"),
-                f"Factor {k + 1}, {len(true)} points: recovered against true{how}.",
+                f"Factor {k}, {len(true)} points: recovered against true{how}.",
             )
             for k, (true, code) in enumerate(columns[:MAX_PANELS])
         )
@@ -251,7 +255,7 @@ def _traversal_blocks(section: Section, anchor: str) -> Iterator[Block]:
         return
     strips = tuple(
         Strip(
-            f"Code {k + 1}{_code_label(section, k)}",
+            f"Code {k}{_code_label(section, k)}",
             row,
             traversal.columns * traversal.size,
             traversal.size,

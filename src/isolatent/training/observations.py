@@ -90,14 +90,22 @@ class ObservationsMixin:
             if reset:
                 self._set_shape(X.shape[1:])
             return X
-        array: np.ndarray[Any, Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan" if missing else True,
-            ensure_min_samples=2 if reset else 1,
-        )
+        try:
+            array: np.ndarray[Any, Any] = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan" if missing else True,
+                ensure_min_samples=2 if reset else 1,
+            )
+        except (ValueError, TypeError) as error:
+            if name := _column_of_text(X):
+                raise ValueError(
+                    f"X must hold real numbers, but column {name!r} does not; leave it out, or, if "
+                    f"it holds sessions or times, pass groups={name!r} or times={name!r}"
+                ) from error
+            raise
         if reset:
             self._shape = array.shape[1:]
         return array
@@ -201,6 +209,16 @@ def is_source(X: Any) -> bool:
     A data frame has a method ``sample``, too.
     """
     return is_torch_data(X) or (isinstance(X, World | PairSource) and not hasattr(X, "__array__"))
+
+
+def _column_of_text(X: Any) -> str:
+    """Return the name of the first column of a data frame that is not numeric; empty if none is."""
+    for name in getattr(X, "columns", ()):
+        try:
+            np.asarray(X[name]).astype(np.float64)
+        except (ValueError, TypeError):
+            return str(name)
+    return ""
 
 
 def _float_like(array: np.ndarray[Any, Any]) -> type:

@@ -78,9 +78,11 @@ function startExplorer(box) {
     };
   };
   // All rows, faint if some are selected, and the selected ones.
-  const traces = (type, size) => {
+  const traces = (type, size, most = Infinity, opacity = small ? 0.85 : 0.6) => {
     const one = colourings[pick("colour")];
-    const shown = [trace(type, everything, size, chosen ? 0.12 : small ? 0.85 : 0.6, one)];
+    const every = Math.ceil(rows.length / most); // of the rows, which are in random order
+    const some = every > 1 ? everything.filter((k) => k % every === 0) : everything;
+    const shown = [trace(type, some, size, chosen ? 0.12 : opacity, one)];
     if (chosen) {
       shown[0].marker.showscale = false;
       shown.push(trace(type, chosen, size + 1, 0.95, one));
@@ -105,7 +107,7 @@ function startExplorer(box) {
                camera: { eye: { x: 1.7, y: 1.7, z: 1.1 } } },
       margin: { t: 34, l: 0, r: 0, b: 0 }, uirevision: `${x} ${y} ${z}`, showlegend: false,
     };
-    const data = traces("scatter3d", small ? 4 : 2.5);
+    const data = traces("scatter3d", small ? 4 : 2.5, given.most_in_space, small ? 0.7 : 0.35);
     data.forEach((one) => { one.marker.showscale = false; });
     return paint(space, data, layout, { displayModeBar: true });
   };
