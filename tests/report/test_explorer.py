@@ -148,3 +148,13 @@ def test_stretches_of_time_can_be_selected_and_many_sessions_have_names():
         named = {trace["name"] for trace in figure.data}
         told = {name for trace in figure.data for name in trace.get("text", ())}
         assert (named | told) >= {f"s{k}" for k in range(count)}
+
+
+def test_in_space_fewer_points_are_drawn_than_in_the_plane():
+    """The nearest hide those behind them; the caption says how many there are."""
+    many = encode_rows(np.random.default_rng(0).normal(size=(3000, 3)))
+    (block,) = codes_blocks(Section("s", rows=many), "a")
+    assert block.data["most_in_space"] < 3000
+    assert "In space at most 2,000 of them are drawn." in block.caption
+    (block,) = codes_blocks(Section("s", rows=encode_rows(many.codes[:, :2])), "a")
+    assert "most_in_space" not in block.data
