@@ -538,11 +538,11 @@ def _write_report(
         x, known = observed.x, observed.complete
         size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
         shown = {"X_pos": observed.x_pos, "groups": observed.groups, "times": observed.times}
-        columns = observed.columns
+        columns = observed.columns if observed.others else None  # else the page takes those of X
         if not known.all():
             x = x[known]
             shown = {k: None if part is None else part[known] for k, part in shown.items()}
-            columns = {name: values[known] for name, values in columns.items()}
+            columns = columns and {name: values[known] for name, values in columns.items()}
         shown["columns"] = columns
     page = page_of_fit(
         model,

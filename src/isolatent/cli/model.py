@@ -368,10 +368,10 @@ def _to_show(observed: Observations | Images | None, z: NDArray[Any] | None) -> 
     known = observed.complete
     given = {"X": observed.x, "X_pos": observed.x_pos, "factors": z}
     given |= {"groups": observed.groups, "times": observed.times}
-    columns = observed.columns
+    columns = observed.columns if observed.others else None  # else the page takes those of X
     if not known.all():
         given = {name: None if part is None else part[known] for name, part in given.items()}
-        columns = {name: values[known] for name, values in columns.items()}
+        columns = columns and {name: values[known] for name, values in columns.items()}
     return given | {"columns": columns}
 
 
