@@ -1,7 +1,7 @@
 """The data behind figures, prepared once for plots and pages: frozen dataclasses of arrays."""
 
+from isolatent.figure_data.candidates import ChoiceData, choice_data
 from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
-from isolatent.figure_data.choices import ChoiceData, choice_data
 from isolatent.figure_data.codes import CodesData, OverTimeData, codes_data, over_time_data
 from isolatent.figure_data.curves import Curve, TrainingData, training_data
 from isolatent.figure_data.factors import AgainstFactorsData, against_factors_data

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isolatent.diagnosis import Choice, Diagnosis
+from isolatent.figure_data.candidates import choice_data
 from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
-from isolatent.figure_data.choices import choice_data
 from isolatent.figure_data.curves import smoothed, training_data
 from isolatent.figure_data.scores import score_against_pairs_data, score_name
 from isolatent.plot.axes import prepare_axes
@@ -27,7 +27,7 @@ STATUS = {
     "cannot tell": ("D", "0.5"),
 }
 EXPECTED = "expected score"
-CANDIDATES = {
+CANDIDATE_MARKS = {
     "chosen": ("o", "#0b6b2e"),
     "tied": ("D", "C0"),
     "worse": ("X", "0.5"),
@@ -231,10 +231,10 @@ def choice(choice: Choice, *, ax: Any = None, **style: Any) -> Axes:
         raise ValueError(f"choice must have candidates that were compared, but: {data.verdict}")
     ax = prepare_axes(ax)
     for y, k in enumerate(known):
-        mark, colour = CANDIDATES[data.statuses[k]]
+        mark, colour = CANDIDATE_MARKS[data.statuses[k]]
         usual = {"fmt": mark, "color": colour, "capsize": 3}
         ax.errorbar(data.behind[k], y, xerr=2 * data.errors[k], **(usual | style))
-    for status, (mark, colour) in CANDIDATES.items():
+    for status, (mark, colour) in CANDIDATE_MARKS.items():
         if any(data.statuses[k] == status for k in known):
             ax.plot([], [], mark, color=colour, label=status)
     ax.axvline(0.0, linestyle=":", color="0.5")

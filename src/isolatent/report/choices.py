@@ -12,8 +12,8 @@ from isolatent.report.page import Headline, Page, Section, Verdict
 
 __all__ = ["choice_blocks", "page_of_choice"]
 
-MAX_ROWS = 60  # of the figure
-OUTCOMES = {"chosen": "reached", "tied": "limit", "worse": "open", "diverged": "failed"}
+MAX_CANDIDATES = 60  # of the figure
+CANDIDATE_VERDICTS = {"chosen": "reached", "tied": "limit", "worse": "open", "diverged": "failed"}
 TRUST = "A choice compares candidates with each other; whether to believe the best is a diagnosis:"
 
 
@@ -87,7 +87,9 @@ def choice_blocks(section: Section, anchor: str) -> Iterator[Block]:
         tuple(
             (
                 TableCell(trial.name),
-                TableCell(trial.status, verdict=Verdict(OUTCOMES[trial.status], trial.status)),
+                TableCell(
+                    trial.status, verdict=Verdict(CANDIDATE_VERDICTS[trial.status], trial.status)
+                ),
                 TableCell(trial.equivalence or "no theorem"),
                 TableCell(str(trial.n_factors), number=True),
                 TableCell(str(trial.steps), number=True),
@@ -109,7 +111,7 @@ def choice_blocks(section: Section, anchor: str) -> Iterator[Block]:
         (name, float(behind), (float(behind - 2 * error), float(behind + 2 * error)))
         for name, behind, error in zip(data.names, data.behind, data.errors, strict=True)
         if figures.is_drawable(float(behind))
-    ][:MAX_ROWS]
+    ][:MAX_CANDIDATES]
     if len(rows) > 1:
         label = "held-out information behind the best [nats]"
         picture = figures.intervals(f"{anchor}-behind", "Candidates behind the best", rows, label)

@@ -40,7 +40,7 @@ Advise: TypeAlias = Callable[[str, str], str]  # what to do about a column of te
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 SEPARATORS = (",", ";", "\t", "|")
-SPACES = " "  # any number of them, in .txt files
+SPACE_SEPARATOR = " "  # any number of them, in .txt files
 COMMENT = "#"  # begins lines before the table
 SAMPLE_BYTES = 2**16  # from which the dialect is recognised
 SAMPLE_RECORDS = 50
@@ -108,7 +108,7 @@ def sniff_dialect(sample: bytes, spaces: bool = False) -> Dialect:
     is_before = [not line.strip() or line.lstrip().startswith(COMMENT) for line in every]
     comments = is_before.index(False) if False in is_before else 0
     records: dict[str, list[list[str]]] = {}
-    for separator in (*SEPARATORS, *([SPACES] if spaces else [])):
+    for separator in (*SEPARATORS, *([SPACE_SEPARATOR] if spaces else [])):
         lines = _split(every[comments:], separator)
         try:
             found = itertools.islice((record for record in lines if record), SAMPLE_RECORDS)
@@ -134,7 +134,7 @@ def sniff_dialect(sample: bytes, spaces: bool = False) -> Dialect:
 
 def _split(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
     """Yield the cells of each line, or record of several lines."""
-    if separator == SPACES:
+    if separator == SPACE_SEPARATOR:
         return (line.split() for line in lines)
     return csv.reader(lines, delimiter=separator)
 
@@ -307,7 +307,7 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], header_only: boo
         ),
         "convert_options": convert,
     }
-    if not header_only and dialect.separator != SPACES:
+    if not header_only and dialect.separator != SPACE_SEPARATOR:
         return arrow_csv.read_csv(path, **options)
     import pyarrow as arrow
 
@@ -315,7 +315,7 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], header_only: boo
         lines: Iterable[str] = file
         if header_only:
             lines = itertools.islice(file, dialect.comments + 1)
-        if dialect.separator == SPACES:
+        if dialect.separator == SPACE_SEPARATOR:
             lines = (f"{' '.join(line.split())}\n" for line in lines)
         text = "".join(lines).encode()
     options["read_options"].encoding = "utf8"
