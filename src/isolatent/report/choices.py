@@ -68,6 +68,10 @@ def _headline(choice: Choice) -> Headline:
     return Headline(state, labels[choice.holds], choice.verdict)
 
 
+def _verdict(status: str) -> Verdict:
+    return Verdict(CANDIDATE_VERDICTS[status], status)
+
+
 def _with_error(value: float | None, error: float | None) -> str:
     return "–" if value is None else f"{value:.3f} ± {error:.3f}"
 
