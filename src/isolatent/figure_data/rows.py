@@ -20,6 +20,7 @@ __all__ = [
     "EncodedRows",
     "choose_components",
     "encode_rows",
+    "is_model",
     "number_labels",
     "read_number",
     "sentence_of_thinning",
@@ -84,7 +85,7 @@ def encode_rows(
         given = {"X": X, "X_pos": X_pos, "groups": groups, "times": times, "recording": recording}
         _refuse(given | {"max_gap": max_gap or None}, "encoded rows")
         return model
-    if hasattr(model, "transform"):
+    if is_model(model):
         return _encode(model, X, X_pos, groups, times, max_gap, recording)
     _refuse({"X": X, "X_pos": X_pos, "recording": recording, "max_gap": max_gap or None}, "codes")
     codes = np.asarray(model.detach().cpu() if hasattr(model, "detach") else model)
@@ -93,6 +94,11 @@ def encode_rows(
     if codes.ndim != 2 or 0 in codes.shape:
         raise ValueError(f"codes must have shape (N, n), got {codes.shape}")
     return _with_rows(np.asarray(codes, np.float64), groups, times)
+
+
+def is_model(given: Any) -> bool:
+    """Return whether something encodes; a data frame has a method ``transform``, too."""
+    return hasattr(given, "transform") and not hasattr(given, "__array__")
 
 
 def _encode(

@@ -17,7 +17,7 @@ from isolatent.figure_data.codes import (
     over_time_data,
 )
 from isolatent.figure_data.factors import against_factors_data
-from isolatent.figure_data.rows import EncodedRows, choose_components, encode_rows
+from isolatent.figure_data.rows import EncodedRows, choose_components, encode_rows, is_model
 from isolatent.figure_data.traversal import TraversalData, traversal_data
 from isolatent.plot.axes import as_drawn, has_third_axis, import_matplotlib, prepare_axes, remark
 from isolatent.training.recording_inputs import resolve_roles
@@ -369,13 +369,12 @@ def traversal(
 
     .. image:: gallery/traversal.png
     """
-    is_model = hasattr(model, "transform")
     X, groups, times = resolve_roles(X, groups, times, getattr(model, "_roles", {}))
     rows = model
     if not isinstance(model, EncodedRows):
         rows = encode_rows(
             model,
-            X if is_model else None,
+            X if is_model(model) else None,
             groups=groups,
             times=times,
             max_gap=max_gap,
