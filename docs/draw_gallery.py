@@ -68,7 +68,7 @@ def labelled() -> dict[str, Any]:
 def draw_codes() -> None:
     """Draw the two codes of the walk, coloured by where it is."""
     x, z, *_ = walk()
-    colour: Any = {"colour": z[:, 0], "colour_name": "true factor 1"}
+    colour: Any = {"colour": z[:, 0], "colour_name": "true factor 0"}
     plot.codes(fit(), x, max_points=1000, **colour, **labelled())
 
 
@@ -81,7 +81,7 @@ def draw_codes_3d() -> None:
     x, x_pos = world.sample_pairs(3000)
     model = iso.ContrastiveICA(3, space="sphere", n_init=1, random_state=0).fit(x, x_pos)
     rows = rng.permutation(len(x))[:1000]
-    plot.codes(model, x[rows], components=(0, 1, 2), colour=x[rows, 0], colour_name="column 1")
+    plot.codes(model, x[rows], components=(0, 1, 2), colour=x[rows, 0], colour_name="column 0")
 
 
 def draw_over_time() -> None:
@@ -140,6 +140,13 @@ def draw_diagnosis() -> None:
 def draw_diagnosis_pairing() -> None:
     """Draw the broken assumption."""
     plot.diagnosis(diagnosed(), check="pairing")
+
+
+def draw_choice() -> None:
+    """Compare candidate beliefs about pairs in a box."""
+    world = iso.World(iso.Box(2), iso.Uniform(), iso.Laplace(0.08), iso.InvertibleMLP(2), seed=0)
+    options: Any = {"n_components": 2, "steps": 150, "diagnose": False, "relax": False}
+    plot.choice(iso.choose(*world.sample_pairs(6000), **options))
 
 
 def draw_score_against_pairs() -> None:

@@ -1,7 +1,8 @@
 """Draw the pictures of report pages in docs/pages, in a real browser.
 
 Four pages: a good fit of a recording, a failed one, a diagnosis that found one broken assumption,
-and an experiment. Each is shown light and dark, 1200 pixels wide and as on a phone.
+and an experiment. Each is shown light and dark, 1200 pixels wide and as on a phone. Of pages with a
+diagnosis, a further picture has the verdict, the checks and the card, which stand far below.
 
 Run: .venv/bin/python docs/draw_pages.py [--only NAME] [--keep DIRECTORY]
 Needs Chromium (or CHROMIUM=/path) and Pillow.
@@ -20,12 +21,20 @@ from pathlib import Path
 import numpy as np
 
 import isolatent as iso
-from isolatent.report import Page, page_of_fit, page_of_runs, read_results, write_report
+from isolatent.report import (
+    Page,
+    Section,
+    page_of_fit,
+    page_of_runs,
+    read_results,
+    write_report,
+)
 
 HERE = Path(__file__).parent
 OUT = HERE / "pages"
 BROWSER = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
 WIDTHS = {"wide": (1200, 1500), "phone": (390, 1500)}
+CHECKS = (1200, 2700)  # the picture of the checks
 SHRUNK = {"wide": 640, "phone": 240}  # width of the stored picture
 RECIPE = iso.Recipe(max_steps=1500, batch_size=256)
 FRAME = '<!doctype html><body style="margin: 0"><iframe src="{}" style="{}"></iframe>'
@@ -99,15 +108,24 @@ PAGES: dict[str, Callable[[], Page]] = {
 }
 
 
-def photograph(page: Path, folder: Path, name: str) -> None:
-    """Store pictures of a page, light and dark, wide and narrow, in few colours."""
+def checks_of(page: Page) -> Page:
+    """Return the verdict, the diagnosis and the card of a page alone."""
+    (section,) = page.sections
+    bare = Section(section.name, diagnosis=section.diagnosis, guarantee=section.guarantee)
+    return Page(page.title, sections=(bare,), headline=page.headline)
+
+
+def photograph(
+    page: Path, folder: Path, name: str, sizes: dict[str, tuple[int, int]], schemes: tuple[int, ...]
+) -> None:
+    """Store pictures of a page in some sizes, dark (0) and light (1), in few colours."""
     from PIL import Image
 
-    for size, (width, height) in WIDTHS.items():
+    for size, (width, height) in sizes.items():
         frame = folder / f"{name}-{size}.html"
         style = f"border: 0; width: {width}px; height: {height}px"
         frame.write_text(FRAME.format(page.as_uri(), style))
-        for scheme in (0, 1):
+        for scheme in schemes:
             picture = folder / f"{name}-{size}.png"
             subprocess.run(
                 [
@@ -123,8 +141,9 @@ def photograph(page: Path, folder: Path, name: str) -> None:
                 timeout=180,
             )
             image = Image.open(picture).convert("RGB").crop((0, 0, width, height))
-            scale = SHRUNK[size] / width
-            image = image.resize((SHRUNK[size], round(height * scale)), Image.Resampling.LANCZOS)
+            shrunk = SHRUNK.get(size, SHRUNK["wide"])
+            scaled = shrunk, round(height * shrunk / width)
+            image = image.resize(scaled, Image.Resampling.LANCZOS)
             target = OUT / f"{name}-{size}-{('dark', 'light')[scheme]}.png"
             image.quantize(48).save(target, optimize=True)
 
@@ -139,9 +158,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept = options.keep or Path(folder)
         for name in [options.only] if options.only else PAGES:
-            page = kept.resolve() / f"{name}.html"
-            write_report(page, PAGES[name](), overwrite=True)
-            photograph(page, Path(folder), name)
+            page, content = kept.resolve() / f"{name}.html", PAGES[name]()
+            write_report(page, content, overwrite=True)
+            photograph(page, Path(folder), name, WIDTHS, (0, 1))
+            if content.sections[0].diagnosis is not None:
+                checks = kept.resolve() / f"{name}-checks.html"
+                write_report(checks, checks_of(content), overwrite=True)
+                photograph(checks, Path(folder), name, {"checks": CHECKS}, (1,))
             print(f"{name}: {page.stat().st_size / 1e6:.2f} MB", flush=True)
 
 

@@ -38,7 +38,7 @@ def labelled_rows(record: dict[str, Any]) -> list[tuple[str, Any]]:
         column = [row[k] for row in record["correlation"]]
         best = max(range(len(factors)), key=column.__getitem__)
         clear = column[best] >= MIN_CORRELATION
-        label = f"code {k + 1}" + (f": {factors[best]} {column[best]:.2f}" if clear else "")
+        label = f"code {k}" + (f": {factors[best]} {column[best]:.2f}" if clear else "")
         pixels = image.imread(io.BytesIO(base64.b64decode(row)), format="png")
         rows.append((best if clear else len(factors), label, pixels))
     return [(label, pixels) for _, label, pixels in sorted(rows, key=lambda row: row[0])]

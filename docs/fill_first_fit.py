@@ -1,6 +1,8 @@
-"""Run the commands of docs/first_fit.md, and write what they print below them.
+"""Run the commands and examples of docs/first_fit.md in their order, and write what they print.
 
 python docs/fill_first_fit.py
+
+The picture of the codes becomes docs/first_fit.png.
 """
 
 from __future__ import annotations
@@ -8,14 +10,18 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 WALK = Path(__file__).with_name("first_fit.md")
-COMMAND = re.compile(r"^```\n((?:isolatent|head) [^\n]*)\n.*?^```$", re.DOTALL | re.MULTILINE)
-TABLE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```\n(?P<command>(?:isolatent|head) [^\n]*)\n.*?^```$|^```python\n(?P<code>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+PICTURE = "codes.png"  # that an example draws
 CALL = "from isolatent.cli import main; main()"
 PROGRESS = "step "  # of lines of which only the last is kept
 LONGEST = 110  # characters of a line of output
@@ -25,9 +31,17 @@ def main() -> None:
     """Replace the output of every command."""
     text = WALK.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
-        for code in TABLE.findall(text):
-            subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
-        WALK.write_text(COMMAND.sub(lambda found: _run(found[1], folder), text), encoding="utf-8")
+        WALK.write_text(BLOCK.sub(lambda found: _replaced(found, folder), text), encoding="utf-8")
+        shutil.copyfile(Path(folder) / PICTURE, WALK.with_suffix(".png"))
+
+
+def _replaced(found: re.Match[str], folder: str) -> str:
+    """Return a command with its output, or run an example and return it as it is."""
+    if found["command"] is not None:
+        return _run(found["command"], folder)
+    environment = {**os.environ, "MPLBACKEND": "Agg"}
+    subprocess.run([sys.executable, "-c", found["code"]], cwd=folder, env=environment, check=True)
+    return found[0]
 
 
 def _run(command: str, folder: str) -> str:

@@ -65,8 +65,8 @@ def _caption(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
     command = f"isolatent reproduce {name} --seeds {most} --out results/{name}"
     plural = "s" if each != "1" else ""
     return (
-        f"`{command}`: {len(records)} runs, {each} seed{plural} a row, {hours:.1f} h of one core; "
-        f"scores in per cent{_centres(rows)}; {_programs(records)}."
+        f"`{command}`: {len(records)} runs, {each} seed{plural} a row, {hours:.1f} h of processor "
+        f"time; scores in per cent{_centres(rows)}; {_programs(records)}."
     )
 
 
@@ -158,7 +158,7 @@ def _score_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
     ]
     names = {"identity": "observations (paper)", "supervised": "supervised (paper)"}
     head = ["row", "score", *(names[approach] for approach in baselines)]
-    head += ["**ours**", "paper", "seeds", "seconds a run", "verdict", "objective"]
+    head += ["**ours**", "paper", "seeds", "processor seconds a run", "verdict", "objective"]
     by_approach = {(row.cell, row.metric, row.approach): row for row in rows}
     body = []
     for row in rows:
@@ -206,7 +206,14 @@ def _image_table(rows: Sequence[Row], records: Sequence[Record]) -> str:
                 next(row.objective for row in scores if row),
             ]
         )
-    last = ["scores reached", "seeds", "seconds a run", "steps", "late decrease", "objective"]
+    last = [
+        "scores reached",
+        "seeds",
+        "processor seconds a run",
+        "steps",
+        "late decrease",
+        "objective",
+    ]
     return _markdown(["row", *(score_name(metric) for metric in metrics), *last], body)
 
 

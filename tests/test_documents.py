@@ -379,4 +379,4 @@ def test_traversals_are_labelled_by_the_best_factor_and_without_dead_codes():
         "strips": {"rows": [row] * 4, "spreads": [1.0, 0.5, 0.5, 0.01]},
     }
     labels = [label for label, _ in script("draw_strips").labelled_rows(record)]
-    assert labels == ["code 2: shape 0.90", "code 1: x 0.80", "code 3"]  # the fourth is dead
+    assert labels == ["code 1: shape 0.90", "code 0: x 0.80", "code 2"]  # the fourth is dead

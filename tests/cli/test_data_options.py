@@ -12,7 +12,7 @@ import pytest
 
 from command_line import NAMES, QUICK, run_main
 from isolatent import evaluation
-from isolatent.cli.app import COMMAND_GROUPS, app, printable
+from isolatent.cli.app import COMMAND_GROUPS, OPTION_GROUPS, app, printable
 from isolatent.cli.data_options import DATA_RECORD
 from isolatent.cli.model import holds_results
 from isolatent.diagnosis import Choice, Diagnosis
@@ -216,6 +216,21 @@ def test_a_choice_takes_times_and_says_what_was_left_out(isolatent, paused, monk
 # Output as JSON
 
 
+def test_every_option_has_a_group(isolatent):
+    """Help shows options in groups, so that those on images or output stand together."""
+    import typer
+
+    known = {name for names in OPTION_GROUPS.values() for name in names} | {"help"}
+    for name, command in typer.main.get_command(app).commands.items():
+        options = [p for p in command.params if p.param_type_name == "option"]
+        if name in ("fit", "choose", "transform", "evaluate", "diagnose", "report", "watch"):
+            assert {option.name for option in options} <= known, name
+    shown = isolatent("fit", "--help").out
+    for group, option in (("Images", "--grayscale"), ("Output", "--watch"), ("Output", "--diag")):
+        part = shown.partition(f"{group}:\n")[2].partition("\n\n")[0]
+        assert option in part, group
+
+
 def test_every_command_has_json(isolatent):
     import typer
 
@@ -282,7 +297,8 @@ def test_options_and_commands_are_grouped(isolatent):
     lines = isolatent("fit", "--help").out.splitlines()
     heads = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
     assert heads == [
-        *("Arguments:", "Data:", "Model:", "Training:", "Output:", "Devices:", "Options:")
+        *("Arguments:", "Data:", "Images:", "Model:", "Training:", "Output:", "Devices:"),
+        "Options:",
     ]
     lines = isolatent("--help").out.splitlines()
     assert [head for head in COMMAND_GROUPS if f"{head}:" in lines] == [*COMMAND_GROUPS]

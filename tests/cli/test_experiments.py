@@ -234,7 +234,7 @@ def test_report_shows_latent_traversals(isolatent, tmp_path, monkeypatch):
     done = isolatent("reproduce", "mine.toml", "--seeds", 1, "--jobs", 1, "--out", "out")
     assert done.code == 0, done.err
     page = (tmp_path / "out" / "report.html").read_text()
-    for k in (1, 2):
+    for k in (0, 1):
         assert page.count(f'alt="Traversal of code {k}') == 1
     assert page.count("data:image/png;base64,") == 2
     assert "a β-VAE does not use pairs" in page

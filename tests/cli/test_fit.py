@@ -3,11 +3,13 @@
 import csv
 import json
 import os
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from command_line import QUICK, contents
+from command_line import NAMES, QUICK, contents
 from isolatent.cli.fit import FIT_LOSSES, is_first_process
 from isolatent.report import write_report
 from isolatent.theory import LOSSES as KNOWN_LOSSES
@@ -434,3 +436,47 @@ def test_a_fit_can_be_diagnosed_at_once(isolatent, files, tmp_path):
     again = ("fit", files / "pairs.npz", *QUICK, "--out", out, "--quiet", "--overwrite")
     assert isolatent(*again).code == 0
     assert not (out / "diagnosis.json").exists()  # it was about the model before
+
+
+def explorer_choices(path):
+    """What the recovered factors of a page can be coloured by, and the command that is shown."""
+    page = path.read_text()
+    menu = re.search('<select data-role="colour">(.*?)</select>', page, re.DOTALL)[1]
+    command = re.search("<code id=[^>]*-command.>(.*?)</code>", page, re.DOTALL)
+    return re.findall(">([^<>]*)</option>", menu), command and command[1]
+
+
+def test_a_report_shows_what_the_page_of_the_fit_shows(isolatent, world, tmp_path):
+    """Its command, and colours by columns that were not used, dropped or text."""
+    table = pd.DataFrame(world.x, columns=NAMES).assign(mood="calm", extra=np.arange(400.0) % 7)
+    table.loc[7, "mood"] = None
+    table.to_csv(tmp_path / "lab.csv", index=False)
+    given = ("fit", "lab.csv", *QUICK, "--drop", "mood,extra", "--out", "m", "--quiet")
+    done = isolatent(*given)
+    assert done.code == 0, done.err
+    colours, command = explorer_choices(tmp_path / "m" / "report.html")
+    assert colours[:4] == ["row", "mood", "extra", "left"]
+    done = isolatent("report", "m", "--data", "lab.csv", "--out", "page.html")
+    assert done.code == 0, done.err
+    assert explorer_choices(tmp_path / "page.html") == (colours, command)
+    assert command == " ".join(["isolatent", *given])
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "suffix"])
+def test_a_report_colours_by_relatedness_as_the_fit_does(isolatent, files, tmp_path, world, kind):
+    tables = pd.read_csv(files / "x.csv"), pd.read_csv(files / "x_pos.csv").add_suffix("_next")
+    pd.concat(tables, axis=1).to_csv(tmp_path / "wide.csv", index=False)
+    fitted, shown = {
+        "npz": ((files / "pairs.npz",), ()),
+        "csv": ((files / "x.csv", files / "x_pos.csv"), ("--data-pos", files / "x_pos.csv")),
+        "suffix": (("wide.csv", "--positive-suffix", "_next"), ()),
+    }[kind]
+    done = isolatent("fit", *fitted, *QUICK, "--relax", "pairing", "--out", "m", "--quiet")
+    assert done.code == 0, done.err
+    colours, _ = explorer_choices(tmp_path / "m" / "report.html")
+    assert "relatedness" in colours
+    done = isolatent("report", "m", "--data", fitted[0], *shown, "--out", "page.html")
+    assert done.code == 0, done.err
+    found, _ = explorer_choices(tmp_path / "page.html")
+    assert "relatedness" in found
+    assert set(found) >= set(colours) - {name for name in colours if "_next" in name}

@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
+from html import unescape
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import isolatent as iso
-from command_line import NAMES
+from command_line import NAMES, QUICK
 from isolatent.baselines import SlowVAE
 from isolatent.evaluation import linear_r2
 from isolatent.training import ContrastiveICA
@@ -74,6 +76,66 @@ def test_the_metric_of_the_guarantee_comes_first(isolatent, files, model, tmp_pa
     score = written["scores"]["linear_r2"]
     assert score["value"] == pytest.approx(linear_r2(world.z, h), abs=1e-6)
     assert score["low"] < score["value"] < score["high"]
+
+
+def test_columns_of_truth_and_data_are_chosen_alike(isolatent, files, model, tmp_path, world):
+    """Times and text beside the factors change no score, and are named."""
+    factors = pd.DataFrame(world.z, columns=["z1", "z2", "z3"])
+    table = factors.assign(time=np.arange(400), kind=np.where(np.arange(400) % 2, "a", "b"))
+    table.to_csv(tmp_path / "truth.csv", index=False)
+    given = ("evaluate", model, files / "x.csv", "--json", "--truth")
+    expected = json.loads(isolatent(*given, files / "z.npy").out)["scores"]
+    done = isolatent(*given, "truth.csv")
+    assert (done.code, "--drop" in done.err) == (2, False)
+    assert "column 'kind' holds text" in done.err
+    assert "--truth-columns" in done.err
+    found = json.loads(isolatent(*given, "truth.csv", "--truth-columns", "z*").out)["scores"]
+    assert found["linear_r2"]["value"] == pytest.approx(expected["linear_r2"]["value"], abs=1e-6)
+    table.drop(columns="kind").to_csv(tmp_path / "truth.csv", index=False)
+    done = isolatent("evaluate", model, files / "x.csv", "--truth", "truth.csv")
+    assert "truth.csv: not taken as factors: 'time'" in done.out
+    found = json.loads(isolatent(*given, "truth.csv").out)["scores"]
+    assert found["mcc"]["value"] == pytest.approx(expected["mcc"]["value"], abs=1e-6)
+
+
+def test_columns_with_other_names_are_taken_in_the_order_of_the_fit(
+    isolatent, files, model, tmp_path, world
+):
+    """Both files have the same values, so all commands give the same."""
+    table = pd.DataFrame(world.x, columns=["p", "q", "r"]).assign(note="a")
+    table.to_csv(tmp_path / "other.csv", index=False)
+    for name, given in ((files / "x.csv", ()), ("other.csv", ("--columns", "p,q,r"))):
+        done = isolatent("transform", model, name, *given, "--out", "h.npy", "--overwrite")
+        assert done.code == 0, done.err
+        h = np.load(tmp_path / "h.npy")
+        np.testing.assert_allclose(h, ContrastiveICA.load(model).transform(world.x), rtol=1e-5)
+        done = isolatent("evaluate", model, name, *given, "--truth", files / "z.npy")
+        assert done.code == 0, done.err
+        done = isolatent("report", model, "--data", name, *given, "--overwrite")
+        assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("command", ["transform", "evaluate", "diagnose", "report"])
+def test_messages_name_only_options_of_the_command(
+    isolatent, files, model, tmp_path, world, command
+):
+    """What is wrong with a file must be mended with the command at hand."""
+    arrays = tmp_path / "arrays.npz"
+    np.savez(arrays, a=np.ones((5, 3)), b=np.ones((5, 3)), z=world.z)
+    words = tmp_path / "words.csv"
+    pd.DataFrame({"left": ["a", "b"], "right": [1, 2], "up": [3, 5]}).to_csv(words, index=False)
+    known = isolatent(command, "--help").out
+    for path in (arrays, words):
+        given = {
+            "transform": [model, path, "--out", "h.npy"],
+            "evaluate": [model, path, "--truth", files / "z.npy"],
+            "diagnose": [model, path],
+            "report": [model, "--data", path, "--overwrite"],
+        }[command]
+        done = isolatent(command, *given)
+        assert done.code == 2
+        for option in re.findall(r"--[a-z][a-z-]*", done.err):
+            assert option in known, (option, done.err)
 
 
 def test_info_prints_settings_training_and_guarantee(isolatent, model):
@@ -185,6 +247,13 @@ def test_a_choice_is_printed_and_continues_where_it_was(isolatent, tmp_path):
     assert (json.loads(again.out), again.err) == (record, "")
     text = isolatent("choose", "pairs.npz", *options, "--quiet")
     assert text.out.startswith("box, ")
+    assert text.out.endswith("report: choice/report.html\n")
+    page = (tmp_path / "choice" / "report.html").read_text()
+    assert record["verdict"] in unescape(page)
+    (tmp_path / "choice" / "report.html").write_text("precious")
+    done = isolatent("choose", "pairs.npz", *options)
+    assert (done.code, "choice/report.html exists" in done.err) == (2, True)
+    assert (tmp_path / "choice" / "report.html").read_text() == "precious"
 
 
 @pytest.mark.parametrize(
@@ -200,3 +269,39 @@ def test_choices_that_cannot_be_made(isolatent, files, options, message):
     done = isolatent("choose", files / "pairs.npz", *options)
     assert done.code == 2
     assert message in done.err
+
+
+def test_json_has_the_card_as_structure(isolatent, files, tmp_path):
+    """Not only as text of several lines."""
+    fitted = json.loads(
+        isolatent("fit", files / "series.csv", "--session", "day", *QUICK, "--json").out
+    )
+    shown = json.loads(isolatent("info", "model", "--json").out)
+    model = ContrastiveICA.load(tmp_path / "model")
+    for found in (fitted, shown):
+        card = found["card"]
+        assert card["equivalence"] == model.guarantee_.equivalence
+        assert len(card["assumptions"]) == len(model.guarantee_.assumptions)
+        assert set(found["gains"]) == set(model.gains_)
+        assert (found["axes"] is None) == (model.axes_ is None)
+        assert (found["support"] is None) == (model.support_ is None)
+        assert found["guarantee"] == str(model.guarantee_)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError("x"), TypeError("no"), RecursionError("deep"), IndexError("3")], ids=repr
+)
+def test_what_no_check_foresaw_in_a_file_is_one_line(isolatent, files, model, monkeypatch, error):
+    """Whatever reads it: a table, a file of arrays, or true factors."""
+
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr("isolatent.pairs.readers.text_tables.sniff_dialect", fail)
+    monkeypatch.setattr("isolatent.pairs.readers.array_files.contents_of", fail)
+    for name, truth in (("x.csv", "z.npy"), ("pairs.npz", "z.npy"), ("x.npy", "pairs.npz")):
+        damaged = name if name != "x.npy" else "pairs.npz"
+        done = isolatent("evaluate", model, files / name, "--truth", files / truth)
+        assert done.code == 2
+        assert done.err.startswith(f"isolatent: {damaged} is damaged: ")
+        assert done.err.count("\n") == 1

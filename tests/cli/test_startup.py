@@ -31,6 +31,7 @@ print("\\n", code or 0, used.ru_utime + used.ru_stime, "torch" in sys.modules)
         (["fit", "text.csv"], 2),
         (["fit", "x.npy", "--columns", "9"], 2),
         (["fit", "x.npy", "--encoder", "cnn"], 2),
+        (["fit", "x.npy", "--n-components", "20", "--out", "new"], 2),
         (["transform", "nomodel", "x.npy"], 2),
         (["transform", "model", "nofile.csv"], 2),
         (["report", "."], 2),

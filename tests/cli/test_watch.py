@@ -60,6 +60,24 @@ def test_it_ends_where_no_fit_is_running(isolatent, interrupted):
     assert 'http-equiv="refresh"' not in (interrupted / "report.html").read_text()
 
 
+def test_it_does_not_wait_for_a_fit_that_never_began(isolatent, tmp_path, monkeypatch):
+    """Neither at once, nor where a fit ends before its first checkpoint."""
+
+    def sleep(seconds):
+        assert (tmp_path / "out" / LOCK_FILE).exists(), "waits for nothing"
+        (tmp_path / "out" / LOCK_FILE).unlink()
+
+    monkeypatch.setattr("isolatent.cli.watch.time.sleep", sleep)
+    (tmp_path / "out").mkdir()
+    for running in (False, True):
+        if running:
+            (tmp_path / "out" / LOCK_FILE).touch()
+        done = isolatent("watch", "out")
+        assert done.code == 2
+        assert "no fit is running in out, and it holds no checkpoint" in done.err
+        assert "isolatent fit DATA --out out" in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -45,7 +45,7 @@ def rows(text):
 
 def test_plain_lines_without_a_terminal(experiment, shown):
     first, second = shown(events(experiment)).splitlines()
-    assert first == "[1/2] first seed 0: done linear_r2 90.00 %, 1 s"
+    assert first == "[1/2] first seed 0: done linear_r2 90.00 %, 1 s of wall time"
     assert second.startswith("[2/2] second")
 
 
@@ -127,3 +127,11 @@ def test_a_quiet_display_writes_nothing(experiment):
         for event in events(experiment):
             display(event)
     assert not text.getvalue()
+
+
+def test_seconds_say_what_they_are(experiment, shown):
+    """Of the processor where they were measured, since the wall time depends on other jobs."""
+    (first, _) = experiment.runs([0])
+    record = record_of(first) | {"seconds": {"total": 9.0, "cpu": 7.0}}
+    text = shown([Event("started", first), Event("finished", first, record)])
+    assert text.rstrip().endswith(", 7 s of processor time")

@@ -5,6 +5,7 @@ import dataclasses
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import isolatent as iso
@@ -378,3 +379,10 @@ def test_scores_are_averaged_over_runs():
 def test_bad_records_are_refused(runs, error, message):
     with pytest.raises(error, match=message):
         score_against_pairs_data(runs)
+
+
+def test_codes_may_be_a_data_frame():
+    """It has a method transform, as models do."""
+    codes = normal(30, 2)
+    rows = encode_rows(pd.DataFrame(codes, columns=["h0", "h1"]))
+    np.testing.assert_array_equal(rows.codes, codes)

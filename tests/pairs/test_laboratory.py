@@ -476,3 +476,48 @@ except ValueError as error:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "x.npy is damaged: it has 4096 bytes where 6400128 were mapped" in done.stdout
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_fields_of_matlab_structs_are_arrays(tmp_path, compressed):
+    """A struct within a struct, too; cells and tables in it are not read."""
+    path = tmp_path / "x.mat"
+    cells = np.empty(2, dtype=object)
+    cells[:] = ["a", "b"]
+    record = {"x": X, "deep": {"y": X[:, :2], "name": "probe"}, "cells": cells}
+    scipy_io.savemat(path, {"st": record, "other": X[:, :2]}, do_compression=compressed)
+    np.testing.assert_array_equal(read(path, array="st/x").x, X)
+    np.testing.assert_array_equal(read(path, array="st/deep/y").x, X[:, :2])
+    with pytest.raises(ValueError, match=r"choose one with --array.*'st/x' .20, 3."):
+        read(path)
+    with pytest.raises(ValueError, match="'st/cells' holds objects"):
+        read(path, array="st/cells")
+    with pytest.raises(ValueError, match="more than --max-memory"):
+        read(path, array="st/x", max_memory=500)
+    scipy_io.savemat(path, {"st": {"x": X}}, do_compression=compressed)
+    np.testing.assert_array_equal(read(path).x, X)  # the only array
+
+
+def test_a_struct_that_expands_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "x.mat"
+    scipy_io.savemat(path, {"st": {"x": np.zeros((4000, 1000))}}, do_compression=True)
+    assert path.stat().st_size < 1e6
+    with pytest.raises(ValueError, match=r"struct 'st' would take .* than --max-memory 1\.0 MB"):
+        read(path, array="st/x", max_memory=1e6)
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".npy", ".npz", ".mat"])
+def test_channels_by_times_are_transposed_on_request(tmp_path, suffix):
+    path = tmp_path / f"x{suffix}"
+    write = {
+        ".h5": lambda: write_hdf5(path, x=X.T),
+        ".npy": lambda: np.save(path, X.T),
+        ".npz": lambda: np.savez(path, x=X.T),
+        ".mat": lambda: scipy_io.savemat(path, {"x": X.T}),
+    }[suffix]
+    write()
+    found = read(path, transpose=True)
+    np.testing.assert_array_equal(found.x, X)
+    assert not any("--transpose" in note for note in found.notes)
+    notes = read(path).notes
+    assert any("3 rows and 20 columns: --transpose" in note for note in notes)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isolatent.pairs.readers import read_factors, read_observations, read_pairs
+from isolatent.pairs.readers import Selection, read_factors, read_observations, read_pairs
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 NAMES = ("a", "b", "c")
@@ -49,7 +49,7 @@ def test_npz_with_pairs_and_other_arrays(tmp_path):
     path = write(tmp_path / "pairs.npz", X, x_pos=-X, z=X[:, :2], note=np.array("hello"))
     read = read_observations(path)
     np.testing.assert_array_equal(read.x_pos, -X)
-    np.testing.assert_array_equal(read_factors(path), X[:, :2])
+    np.testing.assert_array_equal(read_factors(path).x, X[:, :2])
 
 
 @pytest.mark.parametrize("groups", ["session", "groups", "mine"])
@@ -212,7 +212,7 @@ BAD = [
     ("x.npz", as_npz(x=X, session=np.full(20, np.nan)), None, "has no value in rows 0, 1, 2, 3, 4"),
     ("x.csv", b"", None, "is damaged: it is empty"),
     ("x.csv", b"a,b\n", None, "must have at least 2 rows, got 0"),
-    ("x.csv", b"a,b\n1,2\n3\n", None, "Expected 2 columns, got 1 in line 3"),
+    ("x.csv", b"a,b\n1,2\n3\n", None, "the header has 2 columns, but line 3 has 1"),
     (
         "x.csv",
         b"a,b\n1,2\n3,oops\n",
@@ -289,6 +289,31 @@ def test_two_files_must_match(tmp_path):
 
 
 def test_a_single_factor_may_be_one_dimensional(tmp_path):
-    assert read_factors(write(tmp_path / "z.npy", X[:, 0])).shape == (20, 1)
-    with pytest.raises(ValueError, match="has no array 'z' for --array; it has 'x'"):
+    assert read_factors(write(tmp_path / "z.npy", X[:, 0])).x.shape == (20, 1)
+    with pytest.raises(ValueError, match="has no array 'z'; it has 'x'"):
         read_factors(write(tmp_path / "z.npz", X))
+
+
+def test_factors_are_numbers_or_an_error(tmp_path):
+    """Text must never become zeros."""
+    path = tmp_path / "z.csv"
+    pd.DataFrame(X[:, :2], columns=["z1", "z2"]).assign(kind="a").to_csv(path, index=False)
+    message = r"column 'kind' holds text \('a'\), not numbers; choose .* --truth-columns"
+    with pytest.raises(ValueError, match=message):
+        read_factors(path)
+    chosen = read_factors(path, Selection(columns=["z2", "z1"]))
+    np.testing.assert_allclose(chosen.x, X[:, [1, 0]])
+    assert chosen.names == ("z2", "z1")
+
+
+def test_times_and_row_numbers_are_no_factors(tmp_path):
+    path = tmp_path / "z.csv"
+    table = pd.DataFrame(X[:, :2], columns=["z1", "z2"])
+    table.insert(0, "time", np.arange(len(X)) / 50)
+    table.insert(1, "t", np.arange(len(X)) * 2)
+    table.to_csv(path, index=False)
+    found = read_factors(path, Selection(optional={"time": "t"}))
+    assert found.names == ("z1", "z2")
+    assert any("not taken as factors: 'time'" in note for note in found.notes)
+    everything = read_factors(path, Selection(columns=["time", "z*"]))
+    assert everything.names == ("time", "z1", "z2")

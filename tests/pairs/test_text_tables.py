@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from isolatent.files import DamagedFileError
 from isolatent.pairs.readers import Selection, read_observations
 from isolatent.pairs.readers.text_tables import sniff_dialect
 
@@ -165,9 +164,49 @@ def test_wanted_columns_are_taken_in_order_and_others_are_ignored(tmp_path):
 def test_ragged_lines_are_named(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n3\n4,5\n6,7,8\n")
-    with pytest.raises(
-        DamagedFileError, match=r"x\.csv is damaged: Expected 2 columns, got 1 in lin"
-    ):
+    with pytest.raises(ValueError, match="header has 2 columns, but line 3 has 1; nor are there"):
+        read(path)
+    path.write_text("a,b\n1,2\n3\n")
+    with pytest.raises(ValueError, match=r"x\.csv: the header has 2 columns, but line 3 has 1$"):
+        read(path)
+
+
+def test_ragged_lines_are_reported_with_all_other_problems(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("a,b,b\n1,2,3\n3\n4,5,6\n")
+    with pytest.raises(ValueError, match="has 3 problems") as raised:
+        read(path, time="when")
+    for words in ("line 3 has 1", "more than one column 'b'", "no column 'when' for --time"):
+        assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("comments", ["", "# made by a probe\n", "#\n\n# a, b\n"])
+def test_comments_before_a_table_are_skipped(tmp_path, comments):
+    path = tmp_path / "x.csv"
+    TABLE.to_csv(path, index=False)
+    path.write_text(comments + path.read_text())
+    found = read(path)
+    np.testing.assert_array_equal(found.x, X)
+    assert found.names == ("left", "right", "up")
+    lines = path.read_text().splitlines()
+    lines[-3] = lines[-3].replace(".", "x")
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=rf"row {len(X) - 3} \(line {len(lines) - 2}\)"):
+        read(path)
+
+
+@pytest.mark.parametrize(("suffix", "delimiter"), [(".csv", ","), (".txt", " "), (".txt", "  ")])
+def test_tables_that_numpy_wrote_are_read(tmp_path, suffix, delimiter):
+    """Its header is a comment, and its columns are separated by spaces by default."""
+    path = tmp_path / f"x{suffix}"
+    header = delimiter.join(["left", "right", "up"])
+    np.savetxt(path, X, delimiter=delimiter, header=header, fmt="%.17g")
+    found = read(path)
+    np.testing.assert_array_equal(found.x, X)
+    assert found.names == ("left", "right", "up")
+    assert "of comments at the start, the names of columns" in found.notes[0]
+    path.write_text(path.read_text() + delimiter.join(["1", "2", "3", "4"]) + "\n")
+    with pytest.raises(ValueError, match=f"has 3 columns, but line {len(X) + 2} has 4"):
         read(path)
 
 

@@ -31,14 +31,16 @@ def test_curves_are_those_of_the_history(request, axes, kind):
     model = request.getfixturevalue(kind)[0]
     ax = plot.training(model, ax=axes)
     assert ax is axes
-    loss, *rest = ax.lines
-    assert loss.get_ydata() == pytest.approx([step.loss for step in model.history_])
-    measured = {s.number: s.held_out for s in model.history_ if s.held_out is not None}
+    batches, *rest = ax.lines
+    field = "held_out_information"  # losses on different numbers of candidates are not comparable
+    assert ax.get_ylabel() == "information, log B − loss [nats]"
+    assert batches.get_ydata() == pytest.approx([step.information for step in model.history_])
+    measured = {s.number: v for s in model.history_ if (v := getattr(s, field)) is not None}
     assert bool(rest) == bool(measured)
     if measured:
         held_out, dot = rest[:2]
         assert dict(zip(held_out.get_xdata(), held_out.get_ydata(), strict=True)) == measured
-        assert dot.get_ydata() == min(measured.values())
+        assert dot.get_ydata() == max(measured.values())
 
 
 def test_overfitting_and_another_objective_are_marked(axes):

@@ -152,13 +152,26 @@ addEventListener("load", async () => {
     part("clear").click();
     await sleep(300);
     seen.cleared = [status(), count()];
-    if (course?._fullLayout.xaxis.type === "date") {
-      const x = ["2026-01-01 10:00", "2026-01-01 12:00:00.5"];
-      course.emit("plotly_selected", { range: { x } });
-      await sleep(300);
-      seen.brushed = status();
+    if (course) { // drag over the second quarter of the time course
+      const area = surface(course);
+      course.scrollIntoView({ block: "center" });
+      await sleep(100);
+      const place = area.getBoundingClientRect();
+      await drag(area, inner(place, [0.25, 0.5]), inner(place, [0.5, 0.6]));
+      await sleep(500);
+      const axis = course._fullLayout.xaxis;
+      const [low, high] = axis.range.map((v) => axis.r2l(v));
+      seen.brushed = [status(), low, high, count()];
       part("clear").click();
       await sleep(300);
+      if (course._fullLayout.xaxis.type === "date") {
+        const x = ["2026-01-01 10:00", "2026-01-01 12:00:00.5"];
+        course.emit("plotly_selected", { range: { x } });
+        await sleep(300);
+        seen.dates = status();
+        part("clear").click();
+        await sleep(300);
+      }
     }
     const menu = part("colour");
     const titles = [];
@@ -345,6 +358,10 @@ def test_a_selection_is_seen_in_all_views(recording_page, tmp_path):
     assert 50 < count < 850
     assert curves == 9  # a curve for each of three factors and two sessions, and its marks
     assert seen["cleared"] == ["", 6]
+    text, low, high, curves = seen["brushed"]  # by dragging over a quarter of the time course
+    count = int(re.fullmatch("([0-9]+) of 900 rows selected", text)[1])
+    assert abs(count - (high - low) / 4) <= 5
+    assert curves == 9
     names = [name for name, _ in seen["colours"]]
     assert names[:2] == ["row", "session"]
     assert [number for _, number in seen["colours"]][1] == 2
@@ -360,7 +377,8 @@ def test_dates_are_selected_in_a_time_course(tmp_path):
     rows = encode_rows(codes, times=times)
     page = Page("p", sections=(Section("s", rows=rows, is_recording=True),))
     seen = probe(tmp_path, page, 1200, False)["explorer"]
-    assert seen["brushed"] == "121 of 900 rows selected"  # from 10:00 to 12:00
+    assert seen["dates"] == "121 of 900 rows selected"  # from 10:00 to 12:00
+    assert re.fullmatch("2[0-9]{2} of 900 rows selected", seen["brushed"][0])
 
 
 def check_sorting(measured, rows):

@@ -4,13 +4,16 @@ import dataclasses
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from isolatent.diagnosis import Check, Diagnosis
+from isolatent.figure_data import encode_rows
 from isolatent.report import Section, read_diagnosis, render_page
 from isolatent.report.diagnosed import diagnosis_blocks, headline_of
 from isolatent.report.guarantee_card import guarantee_card, marks_of
 from isolatent.report.page import Page
+from isolatent.report.sections import render_section
 from isolatent.theory import Beliefs, derive_guarantee
 
 GUARANTEE = derive_guarantee(Beliefs("sphere"))
@@ -137,3 +140,21 @@ def test_another_file_is_not_a_diagnosis(tmp_path, text):
     path.write_text(text)
     with pytest.raises(ValueError, match="is not a diagnosis"):
         read_diagnosis(path)
+
+
+def test_the_claim_is_said_once():
+    """By the headline, or by the verdict of the diagnosis if that says it."""
+    claim = GUARANTEE.equivalence
+    for verdict in ("Nothing contradicts it.", f"The codes are the factors up to {claim}."):
+        found = dataclasses.replace(diagnosed(True), verdict=verdict)
+        assert headline(found).text.count(claim) == 1
+
+
+def test_what_was_found_comes_before_how_it_was_found():
+    rows = encode_rows(np.random.default_rng(0).normal(size=(50, 2)))
+    facts = (("Steps", "7"),)
+    with_codes = render_section(Section("s", facts=facts, rows=rows), "a")
+    assert with_codes.lead == ()
+    titles = [part.title for part in with_codes.parts]
+    assert titles.index("Recovered factors") < titles.index("The fit in numbers")
+    assert render_section(Section("s", facts=facts), "a").lead[0].facts == facts

@@ -133,3 +133,28 @@ def test_it_is_said_which_observations_a_decoder_explains(codes, own, which):
     changes = traversal_data(encode_rows(codes), 2 * codes, decode=decode)
     matrix, _ = factor_lines_blocks(Section("s", changes=changes), "a")
     assert f"of the variance of {which} observations" in matrix.caption
+
+
+def test_stretches_of_time_can_be_selected_and_many_sessions_have_names():
+    """The time course has the tools to select with, and names sessions beyond its legend."""
+    for count in (3, 40):
+        groups = np.repeat([f"s{k}" for k in range(count)], 10)
+        rows = encode_rows(np.random.default_rng(0).normal(size=(10 * count, 2)), groups=groups)
+        section = Section("s", rows=rows, is_recording=True)
+        ((figure,),) = (block.figures for block in over_time_blocks(section, "a"))
+        assert figure.links == "a-codes"
+        assert figure.layout["dragmode"] == "select"
+        assert figure.layout["selectdirection"] == "h"
+        named = {trace["name"] for trace in figure.data}
+        told = {name for trace in figure.data for name in trace.get("text", ())}
+        assert (named | told) >= {f"s{k}" for k in range(count)}
+
+
+def test_in_space_fewer_points_are_drawn_than_in_the_plane():
+    """The nearest hide those behind them; the caption says how many there are."""
+    many = encode_rows(np.random.default_rng(0).normal(size=(3000, 3)))
+    (block,) = codes_blocks(Section("s", rows=many), "a")
+    assert block.data["most_in_space"] < 3000
+    assert "In space at most 2,000 of them are drawn." in block.caption
+    (block,) = codes_blocks(Section("s", rows=encode_rows(many.codes[:, :2])), "a")
+    assert "most_in_space" not in block.data

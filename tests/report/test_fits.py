@@ -36,7 +36,7 @@ def test_without_true_factors_the_page_shows_codes(fitted):
     model, x, _ = fitted
     (section,) = page_of_fit(model, x).sections
     np.testing.assert_allclose(section.rows.codes, model.transform(x), atol=1e-6)
-    assert list(section.columns) == [f"column {k + 1}" for k in range(x.shape[1])]
+    assert list(section.columns) == [f"column {k}" for k in range(x.shape[1])]
     assert section.scores == ()
 
 
@@ -61,7 +61,7 @@ def test_with_true_factors_the_page_shows_scores(fitted):
 
 def test_a_data_frame_gives_the_page_of_its_array(fitted):
     model, x, _ = fitted
-    named = pd.DataFrame(x, columns=[f"column {k + 1}" for k in range(x.shape[1])])
+    named = pd.DataFrame(x, columns=[f"column {k}" for k in range(x.shape[1])])
     assert render_page(page_of_fit(model, named)) == render_page(page_of_fit(model, x))
 
 

@@ -258,3 +258,17 @@ def test_a_section_with_several_missed_scores_is_listed_once(run_of, cell_of, re
     cell = cell_of("a", metrics=list(published)) | {"published": {"unsupervised": published}}
     page = page_of_runs([results_of([cell], [run_of("a", seed, 0.5) for seed in range(3)])])
     assert page.summary[-1] == "Not reached: a (R² (linear), MCC)."
+
+
+def test_the_headline_counts_what_was_reached(results, run_of, cell_of, results_of):
+    headline = page_of_runs(results).headline
+    assert (headline.state, headline.label) == ("bad", "In part")
+    assert headline.text == (
+        "3 of 8 rows reach the published score or claim; 4 do not; 1 cannot be judged."
+    )
+    records = [run_of("a", seed, value=0.992) for seed in range(3)]
+    page = page_of_runs([results_of([cell_of("a")], records)])
+    assert (page.headline.state, page.headline.label) == ("good", "Reproduced")
+    page = page_of_runs([results_of([cell_of("a")], records[:1])])
+    assert page.headline.state == "open"  # one seed says nothing
+    assert "1 row: 1 with 1 seed only." in page.summary

@@ -491,3 +491,18 @@ def test_a_conditional_is_narrow_where_infonce_is_small(level, saturated_at, nar
     run = sphere_run(Recipe(batch_size=64, saturation=0.15))  # 0.62 nats
     run._level, run.saturated_at = level, saturated_at
     assert run.is_narrow == narrow
+
+
+def test_information_of_held_out_pairs_is_log_b_minus_their_loss():
+    """With all held-out pairs as candidates; only where log B minus the loss is a bound."""
+    x = np.random.default_rng(0).normal(size=(400, 3))
+    for loss, has_bound in (("infonce", True), ("scl", False)):
+        recipe = iso.Recipe(max_steps=20, batch_size=32)
+        model = iso.ContrastiveICA(2, space="box", loss=loss, recipe=recipe, random_state=0)
+        model.fit(x, x + 0.1)
+        measured = [step for step in model.history_ if step.held_out is not None]
+        assert measured
+        assert all((step.held_out_information is not None) == has_bound for step in measured)
+        if has_bound:
+            held_out = {math.exp(step.held_out + step.held_out_information) for step in measured}
+            assert [*held_out] == pytest.approx([80] * len(held_out))

@@ -56,6 +56,39 @@ def test_plain_lines_are_printed_without_a_terminal():
     assert "R²" not in lines[0]  # not measured yet
 
 
+def test_figures_that_stand_side_by_side_are_comparable():
+    """Bounds on information are, losses on different numbers of candidates are not."""
+    out = io.StringIO()
+    with ProgressDisplay(Console(file=out, width=180), pause=0.0) as display:
+        display(Step(1, 9, 2.0, 4.9, None, None, 3.6, 4.5))
+        display(Step(2, 9, 2.0, None, None, None, 3.5, None))  # another objective
+    first, second = out.getvalue().splitlines()
+    assert "information ≥ 4.90 nats  held-out information ≥ 4.50 nats" in first
+    assert "held-out loss" not in first
+    assert ("held-out loss 3.500" in second, "held-out information" in second) == (True, False)
+
+
+def test_time_left_is_not_extrapolated_to_steps_that_are_hardly_ever_made(monkeypatch):
+    """Most fits end when the held-out loss levels off, which lowers the total."""
+    clock = iter(np.arange(0.0, 1e5, 11.0))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+
+    def shown(totals, terminal):
+        out = io.StringIO()
+        console = Console(file=out, force_terminal=terminal, width=180)
+        with ProgressDisplay(console, pause=0.0) as display:
+            for number, total in enumerate(totals, 1):
+                display(Step(number, total, 2.5, None, None))
+        return out.getvalue()
+
+    for terminal in (False, True):
+        text = shown([50_000, 50_000], terminal)
+        assert "ends when the held-out loss levels off" in text
+        assert "left" not in text
+        text = shown([50_000, 500], terminal)  # it has levelled off
+        assert re.search(r"at most \d:\d\d:\d\d left", text)
+
+
 def test_plain_lines_have_a_pause_between_them():
     assert len(show(pause=3600.0).splitlines()) == 1
 
@@ -101,6 +134,21 @@ def read(path):
         Step(int(a), int(b), float(c), *(None if v == "" else float(v) for v in rest))
         for a, b, c, *rest in lines
     ]
+
+
+def test_a_log_of_a_version_with_fewer_columns_is_continued(tmp_path):
+    path = tmp_path / "log.csv"
+    write(path, [1, 2])
+    lines = [",".join(line[:-1]) for line in rows(path)]
+    path.write_text("\n".join(lines) + "\n")
+    write(path, [3])
+    assert [one.number for one in read(path)] == [1, 2, 3]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["log.csv"]
+
+
+def test_tables_of_a_version_with_fewer_columns_are_read():
+    table = steps_to_tensor([step(1), step(2)])
+    assert steps_from_tensor(table[:, :-1]) == [step(1), step(2)]
 
 
 def test_logged_numbers_are_exact(tmp_path):

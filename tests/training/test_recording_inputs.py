@@ -8,6 +8,8 @@ import torch
 import xarray as xr
 
 import isolatent as iso
+from isolatent.figure_data import encode_rows
+from isolatent.report import explore, page_of_fit
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(240, 3)).cumsum(axis=0)
@@ -54,6 +56,56 @@ def test_columns_of_a_frame_may_be_sessions_and_times(frame):
         estimator().fit(table, groups="Day")
     with pytest.raises(TypeError, match="groups must be an array unless X is a data frame"):
         estimator().fit(X, groups="day")
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("window", [1, 3])
+def test_a_fit_knows_its_columns_of_sessions_and_times(frame, window, tmp_path):
+    """They are named once: later, and after loading, a frame with them is that of the fit."""
+    table = frame({"u": X[:, 0], "day": DAY, "v": X[:, 1], "t": TIME, "w": X[:, 2]})
+    model = estimator(window=window).fit(table, groups="day", times="t")
+    model.save(tmp_path / "model")
+    expected = estimator(window=window).fit(X, groups=DAY, times=TIME)
+    codes = expected.transform(X, groups=DAY, times=TIME)
+    for one in (model, iso.ContrastiveICA.load(tmp_path / "model")):
+        np.testing.assert_array_equal(one.transform(table), codes)
+        assert one.score(table) == expected.score(X, groups=DAY, times=TIME)
+        for given in ({}, {"groups": "day", "times": "t"}):
+            rows = encode_rows(one, table, **given)
+            np.testing.assert_array_equal(rows.codes, codes)
+            assert rows.session_names == ("mon", "tue")
+            np.testing.assert_array_equal(rows.times, TIME)
+    rest = frame({"u": X[:, 0], "v": X[:, 1], "w": X[:, 2]})
+    if window == 1:
+        np.testing.assert_array_equal(model.transform(rest), codes)
+    model.fit(rest)
+    with pytest.raises(ValueError, match="day"):
+        model.transform(table)
+
+
+def test_figures_and_pages_take_names_of_columns(tmp_path):
+    table = pd.DataFrame({"u": X[:, 0], "day": DAY, "v": X[:, 1], "t": TIME, "w": X[:, 2]})
+    model = estimator().fit(table, groups="day", times="t")
+    for given in ({}, {"groups": "day", "times": "t"}):
+        page = page_of_fit(model, table, **given)
+        assert page.sections[0].rows.session_names == ("mon", "tue")
+        assert [*page.sections[0].columns] == ["u", "v", "w"]
+        assert page.sections[0].changes is not None
+        assert iso.plot.codes(model, table, **given) is not None
+        assert iso.plot.traversal(model, table, **given) is not None
+        assert explore(model, table, **given).layout.updatemenus[0].buttons[1].label == "session"
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_a_column_of_text_is_named(frame):
+    table = frame({"u": X[:, 0], "day": DAY, "v": X[:, 1]})
+    message = "X must hold real numbers, but column 'day' does not; .*groups='day'"
+    with pytest.raises(ValueError, match=message):
+        estimator().fit(table)
+    model = estimator().fit(table, groups="day")
+    wrong = frame({"u": DAY, "v": X[:, 1]})
+    with pytest.raises(ValueError, match="column 'u' does not"):
+        model.transform(wrong)
 
 
 def test_a_labelled_array_is_an_array():

@@ -58,16 +58,30 @@ COMMAND_GROUPS = {
 }
 OPTION_GROUPS = {
     "Data": (
-        *("columns", "drop", "time", "session", "positive_suffix", "array", "lag", "counts"),
-        *("data", "truth", "blocks", "max_memory"),
+        *(
+            "columns",
+            "drop",
+            "time",
+            "session",
+            "positive_suffix",
+            "array",
+            "transpose",
+            "lag",
+            "counts",
+        ),
+        *("data", "data_pos", "truth", "truth_columns", "blocks", "diagnosis", "max_memory"),
     ),
+    "Images": ("pairs", "augment", "image_size", "grayscale"),
     "Model": (
         *("n_components", "space", "marginal", "conditional", "p", "encoder", "loss", "relax"),
-        *("noise_share", "axes"),
+        *("noise_share", "axes", "spaces", "conditionals", "lags"),
     ),
-    "Training": ("max_steps", "batch_size", "random_state", "resume"),
-    "Output": ("out", "overwrite", "quiet", "json", "log", "report"),
-    "Devices": ("accelerator", "devices", "num_nodes", "precision"),
+    "Training": ("max_steps", "steps", "batch_size", "random_state", "resume"),
+    "Output": (
+        *("out", "overwrite", "quiet", "json", "log", "report", "diagnosed", "watch", "pause"),
+        "once",
+    ),
+    "Devices": ("accelerator", "devices", "num_nodes", "precision", "jobs"),
 }
 OTHER_OPTIONS = "Options"
 

@@ -9,12 +9,14 @@ import typer
 
 from isolatent.checks import check_integer
 from isolatent.cli.app import (
+    REPORT_FILE,
     JsonOutput,
     Overwrite,
     Quiet,
     RandomState,
     app,
     check_json,
+    check_writable,
     command_line,
     interruptible,
     printer,
@@ -29,6 +31,7 @@ from isolatent.cli.data_options import (
     PositiveSuffix,
     Session,
     Time,
+    Transpose,
     Window,
     data_selection,
     notes_are_said,
@@ -70,11 +73,15 @@ def choose(
     ] = True,
     out: Annotated[
         Path,
-        typer.Option(help="Directory for what has been run; the same command continues there."),
+        typer.Option(
+            help="Directory for what has been run, where the same command continues, and for "
+            "report.html."
+        ),
     ] = Path("choice"),
     columns: Columns = None,
     drop: Drop = None,
     array: ArrayName = None,
+    transpose: Transpose = False,
     positive_suffix: PositiveSuffix = None,
     time: Time = None,
     max_gap: MaxGap = 0,
@@ -92,7 +99,13 @@ def choose(
         number = _parse_number(n_components)
         numbers = None if lags is None else [_parse_lag(part) for part in lags.split(",")]
         check_json(json, overwrite)
+        page = out / REPORT_FILE
+        if page.is_file():
+            from isolatent.report import is_report  # its package takes a second to import
+
+            check_writable("--out", page, overwrite=is_report(page))
         from isolatent import diagnosis
+        from isolatent.report import page_of_choice, write_report
         from isolatent.training import ContrastiveICA
 
         say = printer(json)
@@ -122,7 +135,11 @@ def choose(
                 n_jobs=jobs,
             )
         say(str(found))
-        write_result(json, found.to_dict())
+        out.mkdir(parents=True, exist_ok=True)
+        content = page_of_choice(found, title=f"Choice for {data.name}", command=command_line())
+        write_report(page, content, overwrite=True)  # checked before
+        say(f"report: {page}")
+        write_result(json, found.to_dict() | {"report": str(page)})
 
 
 def _parse_number(text: str) -> int | str:

@@ -25,22 +25,28 @@ __all__ = [
     "Drop",
     "MaxGap",
     "MaxMemory",
+    "ModelColumns",
     "PositiveSuffix",
     "Session",
     "Time",
+    "Transpose",
+    "TruthColumns",
     "Window",
     "data_selection",
+    "fit_command",
     "model_selection",
     "notes_are_said",
     "parse_memory",
     "read_data",
     "recording_options",
+    "sessions_of",
+    "truth_selection",
     "write_data_record",
 ]
 
 DATA_RECORD = "data.json"  # in the directory of a model: how the data of the fit were read
 RECORD_FORMAT = 1
-ROLES = ("session", "time", "array")
+ROLES = ("session", "time", "array")  # and positive_suffix, which needs no name in the file
 
 Columns: TypeAlias = Annotated[
     list[str] | None,
@@ -63,6 +69,20 @@ Session: TypeAlias = Annotated[
     str | None,
     typer.Option(
         help="Column (array, in files of arrays) with session ids; pairs stay within a session."
+    ),
+]
+ModelColumns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Columns that are observations, in the order of the fit, as for fit.  [default: those "
+        "with the names of the fit; all if it knew no names]"
+    ),
+]
+TruthColumns: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Columns of --truth that are factors, as for --columns.  [default: all but times, "
+        "sessions and row numbers]"
     ),
 ]
 PositiveSuffix: TypeAlias = Annotated[
@@ -88,6 +108,12 @@ MaxGap: TypeAlias = Annotated[
     typer.Option(
         min=0,
         help="For a time series: longest run of rows with missing values that is interpolated.",
+    ),
+]
+Transpose: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--transpose", help="For files of arrays: rows are dimensions, and columns observations."
     ),
 ]
 MaxMemory: TypeAlias = Annotated[
@@ -133,6 +159,7 @@ def data_selection(options: dict[str, Any], *, images: bool = False) -> Selectio
         drop=_split(options.get("drop")),
         positive_suffix=options.get("positive_suffix"),
         array=options.get("array"),
+        transpose=bool(options.get("transpose")),
         images=images,
         max_memory=None if memory is None else parse_memory(memory),
     )
@@ -190,11 +217,22 @@ def recording_options(observed: Observations, max_gap: int) -> dict[str, Any]:
     return {"groups": observed.groups, "times": observed.times, "max_gap": max_gap}
 
 
-def write_data_record(directory: Path, selection: Selection, observed: Observations) -> None:
-    """Write how the data of a fit were read, so that other data can be read alike."""
+def write_data_record(
+    directory: Path, selection: Selection, names: Sequence[str] | None, command: str
+) -> None:
+    """Write how the data of a fit were read, so that other data can be read alike.
+
+    Args:
+        directory: Directory of the model.
+        selection: What was read.
+        names: Names of the columns, if they have any.
+        command: The command that repeats the fit.
+    """
     record: dict[str, Any] = {role: getattr(selection, role) for role in ROLES}
-    record |= {"format": RECORD_FORMAT, "images": selection.images}
-    record["columns"] = None if observed.names is None else list(observed.names)
+    record |= {"format": RECORD_FORMAT, "images": selection.images, "command": command}
+    record["transpose"] = selection.transpose
+    record["positive_suffix"] = selection.positive_suffix
+    record["columns"] = None if names is None else list(names)
     write_json(directory / DATA_RECORD, record, indent=2)
 
 
@@ -211,14 +249,36 @@ def model_selection(directory: Path, fitted: ContrastiveICA, options: dict[str, 
     record = _read_record(directory / DATA_RECORD)
     selection = data_selection(options, images=record.images)
     names = getattr(fitted, "feature_names_in_", None)
-    if names is not None:
+    if names is not None and not selection.columns:
         selection = replace(selection, wanted=tuple(map(str, names)))
     known = {role: name for role in ROLES if (name := getattr(record, role)) is not None}
     return replace(
         selection,
+        positive_suffix=record.positive_suffix,
+        transpose=record.transpose,
         optional={role: name for role, name in known.items() if getattr(selection, role) is None},
         anchors_only=True,
     )
+
+
+def fit_command(directory: Path) -> str | None:
+    """Return the command that repeats the fit of a model, if it was fitted by one."""
+    return _read_record(directory / DATA_RECORD).command
+
+
+def truth_selection(selection: Selection, options: dict[str, Any]) -> Selection:
+    """Return what to read from a file of true factors.
+
+    Args:
+        selection: What is read of the observations, whose times and sessions are no factors.
+        options: Options of the command.
+    """
+    from isolatent.pairs.readers import Selection
+
+    given = {role: name for role in ("session", "time") if (name := getattr(selection, role))}
+    roles = {role: name for role, name in selection.optional.items() if role != "array"} | given
+    columns = _split(options.get("truth_columns"))
+    return Selection(columns=columns, optional=roles, max_memory=selection.max_memory)
 
 
 @dataclass(frozen=True)
@@ -230,6 +290,9 @@ class _DataRecord:
     session: str | None = None
     time: str | None = None
     array: str | None = None
+    transpose: bool = False
+    positive_suffix: str | None = None
+    command: str | None = None
 
 
 def _read_record(path: Path) -> _DataRecord:

@@ -108,7 +108,8 @@ def demo(
         table.add_row(label, str(scores[f"{name}_r2"]), str(scores[f"{name}_mcc"]))
     console.print(table)
     console.print(
-        f"{seconds:.1f} s, seed {random_state}, 95 % intervals on {TEST_PAIRS} new observations"
+        f"{seconds:.1f} s wall time, seed {random_state}, 95 % intervals on {TEST_PAIRS} new "
+        "observations"
     )
     console.print(f"guarantee: {model.guarantee_}")
     if report is not None:
@@ -120,7 +121,7 @@ def demo(
             command=command_line(),
             truth=[KAPPA],
             title="isolatent demo",
-            summary=[f"{described} {trained}", f"{seconds:.1f} s, seed {random_state}."],
+            summary=[f"{described} {trained}", f"{seconds:.1f} s wall time, seed {random_state}."],
             quality="R² (linear)",
         )
         write_report(report, page, overwrite=True)  # checked before

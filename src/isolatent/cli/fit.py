@@ -37,6 +37,7 @@ from isolatent.cli.data_options import (
     PositiveSuffix,
     Session,
     Time,
+    Transpose,
     Window,
     data_selection,
     notes_are_said,
@@ -66,6 +67,7 @@ __all__ = [
     "check_out",
     "describe_axes",
     "describe_gains",
+    "describe_model",
     "fit",
     "is_first_process",
 ]
@@ -104,6 +106,7 @@ def fit(
     session: Session = None,
     positive_suffix: PositiveSuffix = None,
     array: ArrayName = None,
+    transpose: Transpose = False,
     max_memory: MaxMemory = None,
     space: Annotated[
         str | None,
@@ -290,6 +293,9 @@ def fit(
         else:
             observed = _read(data, data_pos, selection, lag, say if not quiet else _say_nothing)
             n_features = math.prod(observed.x.shape[1:])
+        most = n_features + (space == "sphere")
+        if n_components is not None and n_components > most:  # before torch is imported
+            raise _too_many_components(n_components, most, n_features)
         _check_beliefs(context.params)
         model = _build(context.params, n_features, is_image)
         _check_sizes(model, n_features)
@@ -311,8 +317,8 @@ def fit(
         if not first:
             return
         model.save(out, overwrite=overwrite or resume)
-        if not isinstance(observed, ImageData):
-            write_data_record(out, selection, observed)
+        names = None if isinstance(observed, ImageData) else observed.names
+        write_data_record(out, selection, names, command_line())
         if overwrite and log is None:  # the log of the replaced model
             (out / "log.csv").unlink(missing_ok=True)
         last = model.history_[-1]
@@ -336,8 +342,7 @@ def fit(
                 "n_components": model.n_components,
                 "steps": last.number,
                 "loss": last.loss,
-                "relaxed": model.relaxed_,
-                "guarantee": str(model.guarantee_),
+                **describe_model(model),
                 "diagnosis": None if found is None else found.to_dict(),
             },
         )
@@ -379,10 +384,28 @@ def _check_sizes(model: ContrastiveICA, n_features: int) -> None:
         raise ValueError(f"--n-components must be at least 2 on a sphere, got {model.n_components}")
     most = n_features + (model.beliefs.space == "sphere")
     if model.n_components > most:
-        raise ValueError(
-            f"--n-components must be at most {most} for {n_features} columns, got "
-            f"{model.n_components}: more factors cannot be mixed injectively"
-        )
+        raise _too_many_components(model.n_components, most, n_features)
+
+
+def _too_many_components(given: int, most: int, n_features: int) -> ValueError:
+    return ValueError(
+        f"--n-components must be at most {most} for {n_features} columns, got {given}: more "
+        "factors cannot be mixed injectively"
+    )
+
+
+def describe_model(model: ContrastiveICA) -> dict[str, Any]:
+    """Return what was found and what may be claimed, for programs."""
+    return {
+        "guarantee": str(model.guarantee_),
+        "card": model.guarantee_.to_dict(),
+        "relaxed": model.relaxed_,
+        "gains": {
+            name: {"nats": mean, "error": error} for name, (mean, error) in model.gains_.items()
+        },
+        "axes": None if model.axes_ is None else model.axes_.to_dict(),
+        "support": None if model.support_ is None else model.support_._asdict(),
+    }
 
 
 def describe_gains(model: ContrastiveICA) -> list[str]:
@@ -554,9 +577,12 @@ def _write_report(
         x, known = observed.x, observed.complete
         size = f"{len(x)} rows, {math.prod(x.shape[1:])} columns"
         shown = {"X_pos": observed.x_pos, "groups": observed.groups, "times": observed.times}
+        columns = observed.columns if observed.others else None  # else the page takes those of X
         if not known.all():
             x = x[known]
             shown = {k: None if part is None else part[known] for k, part in shown.items()}
+            columns = columns and {name: values[known] for name, values in columns.items()}
+        shown["columns"] = columns
     page = page_of_fit(
         model,
         x,

@@ -31,14 +31,22 @@ from isolatent.cli.data_options import (
     ArrayName,
     MaxGap,
     MaxMemory,
+    ModelColumns,
     Session,
     Time,
+    TruthColumns,
+    fit_command,
     model_selection,
     notes_are_said,
     read_data,
     recording_options,
+    truth_selection,
 )
-from isolatent.cli.fit import describe_axes, describe_gains
+from isolatent.cli.fit import (
+    describe_axes,
+    describe_gains,
+    describe_model,
+)
 from isolatent.cli.image_data import encode_images, is_image_data, read_for_model, some_images
 from isolatent.files import DamagedFileError, atomic_write
 from isolatent.pairs.readers.faults import damaged_as
@@ -75,8 +83,9 @@ def transform(
             "have the row, the session and the time of each code, as far as DATA has them."
         ),
     ] = Path("codes.npy"),
-    session: Session = None,
+    columns: ModelColumns = None,
     time: Time = None,
+    session: Session = None,
     array: ArrayName = None,
     max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
@@ -127,7 +136,12 @@ def evaluate(
             help="Observations, in a file as for fit.  [default: array x of the --truth file]"
         ),
     ] = None,
+    truth_columns: TruthColumns = None,
+    columns: ModelColumns = None,
+    time: Time = None,
     session: Session = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     blocks: Annotated[
         str | None,
         typer.Option(
@@ -189,9 +203,12 @@ def diagnose(
     data_pos: Annotated[
         Path | None, typer.Argument(help="Positives of DATA, row by row, in a second file.")
     ] = None,
-    session: Session = None,
+    columns: ModelColumns = None,
     time: Time = None,
+    session: Session = None,
     max_gap: MaxGap = 0,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     random_state: RandomState = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes, of which two can be used.")] = 1,
     json: JsonOutput = None,
@@ -246,8 +263,7 @@ def info(model: Model, json: JsonOutput = None, overwrite: Overwrite = False) ->
         "n_features": fitted.n_features_in_,
         "columns": None if names is None else [*map(str, names)],
         "parameters": facts,
-        "relaxed": fitted.relaxed_,
-        "guarantee": str(fitted.guarantee_),
+        **describe_model(fitted),
         "metric": None if fitted.guarantee_ is None else fitted.guarantee_.metric,
     }
     write_result(json, content)
@@ -267,13 +283,25 @@ def report(
     data: Annotated[
         Path | None, typer.Option(help="Observations to encode with the model, as for fit.")
     ] = None,
+    data_pos: Annotated[
+        Path | None,
+        typer.Option(
+            help="Positives of --data, row by row, in a second file: to colour codes by the "
+            "relatedness of pairs where it was learned."
+        ),
+    ] = None,
     truth: Annotated[
         Path | None, typer.Option(help="True factors of the observations, as for evaluate.")
     ] = None,
     diagnosis: Annotated[
         Path | None, typer.Option(help="What `isolatent diagnose --json` printed about the model.")
     ] = None,
+    truth_columns: TruthColumns = None,
+    columns: ModelColumns = None,
+    time: Time = None,
     session: Session = None,
+    array: ArrayName = None,
+    max_memory: MaxMemory = None,
     overwrite: Overwrite = False,
     json: JsonOutput = None,
 ) -> None:
@@ -281,6 +309,8 @@ def report(
     if not directory.is_dir():
         raise FileNotFoundError(f"DIRECTORY: {directory} is not a directory")
     is_model = (directory / "model.json").is_file()
+    if data_pos is not None and data is None:
+        raise ValueError(f"--data-pos needs --data, whose positives it holds, got {data_pos}")
     if not is_model and any(given is not None for given in (data, truth, diagnosis)):
         raise ValueError(
             f"--data, --truth and --diagnosis are for a model, but {directory} has no model.json"
@@ -309,7 +339,7 @@ def report(
     check_writable("--out", target, overwrite or (out is None and is_report(target)))
     if is_model:
         checked = None if diagnosis is None else read_diagnosis(diagnosis)
-        fitted = _load(directory, data, truth)
+        fitted = _load(directory, data, data_pos, truth)
         say = printer(json)
         observed: Observations | Images | None = None
         z: NDArray[Any] | None = None
@@ -320,6 +350,7 @@ def report(
         page = page_of_fit(
             fitted,
             **_to_show(observed, z),
+            command=fit_command(directory),
             diagnosis=checked,
             title=f"Model {directory.resolve().name}",
         )
@@ -340,10 +371,13 @@ def _to_show(observed: Observations | Images | None, z: NDArray[Any] | None) -> 
         x, rows = some_images(observed)
         return {"X": x, "factors": None if z is None else z[rows]}
     known = observed.complete
-    given = {"X": observed.x, "factors": z, "groups": observed.groups, "times": observed.times}
-    if known.all():
-        return given
-    return {name: None if part is None else part[known] for name, part in given.items()}
+    given = {"X": observed.x, "X_pos": observed.x_pos, "factors": z}
+    given |= {"groups": observed.groups, "times": observed.times}
+    columns = observed.columns if observed.others else None  # else the page takes those of X
+    if not known.all():
+        given = {name: None if part is None else part[known] for name, part in given.items()}
+        columns = columns and {name: values[known] for name, values in columns.items()}
+    return given | {"columns": columns}
 
 
 def holds_results(directory: Path) -> bool:
@@ -394,8 +428,11 @@ def _read(
         if options.get("session") is not None:
             raise ValueError(f"--session is for tables and arrays of rows, got DATA {data}")
         return read_for_model(model, data, options.get("max_memory"))
-    selection = model_selection(directory, model, {**options, "data": None})
-    observed = read_data(data, None, selection, say, varying=False)
+    selection = model_selection(directory, model, options)
+    pairs = "data_pos" in options and "pairing" in model.relaxed_  # which positives tell apart
+    selection = dataclasses.replace(selection, anchors_only=not pairs)
+    second = options["data_pos"] if pairs else None
+    observed = read_data(data, second, selection, say, varying=False)
     n_columns = math.prod(observed.x.shape[1:])
     if n_columns != model.n_features_in_:
         raise ValueError(
@@ -421,7 +458,11 @@ def _read_with_truth(
             f"--truth must be an .npz with arrays 'x' and 'z' without DATA, got {truth}"
         )
     source = truth if data is None else data
-    z = read_factors(truth)
+    selection = model_selection(directory, model, options)
+    factors = read_factors(truth, truth_selection(selection, options))
+    for line in factors.notes:
+        say(f"{truth.name}: {line}")
+    z = factors.x
     observed = _read(directory, model, source, options, say)
     n_rows = len(observed.x) if _has_rows(observed) else len(observed)
     if len(z) != n_rows:

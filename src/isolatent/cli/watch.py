@@ -55,23 +55,38 @@ def watch(
         raise FileExistsError(f"OUT: {page} was not written by isolatent; move it first")
     if once and not checkpoints.steps():
         raise FileNotFoundError(f"OUT: {out / 'checkpoints'} holds no checkpoint")
+    if not checkpoints.steps() and not (out / "model.json").is_file():
+        _check_running(out, checkpoints)
     say(f"open {page} in a browser: it follows the training")
     while not (finished := _is_finished(out, checkpoints)):
+        running = _is_running(out, checkpoints)  # before a look at what it may write meanwhile
         steps = _read_steps(checkpoints)
-        ends = once or (bool(steps) and not _is_running(out, checkpoints))
+        ends = once or not running
         if steps and (ends or steps[-1].number != shown):
             shown = steps[-1].number
             content = page_of_training(steps, title=f"Fit in {out.resolve().name}")
             refresh = None if ends else max(pause, LEAST_REFRESH)
             write_report(page, content, overwrite=True, refresh=refresh)
         if ends:
+            finished = _is_finished(out, checkpoints)  # perhaps since the look at its lock
             break
         time.sleep(pause)
+    if not finished and shown < 0:
+        _check_running(out, checkpoints)
     if finished:
         say(f"finished: {out} holds a model")
     elif not once:
         say(f"interrupted: no fit is running in {out}; continue it with isolatent fit --resume")
     write_result(json, {"report": str(page), "steps": max(shown, 0), "finished": finished})
+
+
+def _check_running(out: Path, checkpoints: Checkpoints) -> None:
+    """Raise an error where no fit is running that could be followed."""
+    if not _is_running(out, checkpoints):
+        raise FileNotFoundError(
+            f"OUT: no fit is running in {out}, and it holds no checkpoint; start one with "
+            f"isolatent fit DATA --out {out}, or name the directory of a running one"
+        )
 
 
 def _is_running(out: Path, checkpoints: Checkpoints) -> bool:

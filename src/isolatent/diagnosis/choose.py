@@ -20,6 +20,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from torch import Generator, Tensor
 
+from isolatent.cards import Row, card
 from isolatent.checks import IsolatentWarning, check_integer, check_one_of
 from isolatent.diagnosis.diagnose import diagnose as diagnose_model
 from isolatent.diagnosis.held_out import TooFewPairsError, checked_source, hold_pairs_out
@@ -148,6 +149,21 @@ class Choice:
         if self.diagnosis is not None:
             lines.append(str(self.diagnosis))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows: list[Row] = []
+        marks = {"chosen": "yes", "tied": "open"}
+        for trial in self.trials:
+            known = "diverged" if trial.information is None else f"{trial.information:.3f} nats"
+            behind = ""
+            if trial.behind is not None and trial.status != "chosen":
+                behind = f", {trial.behind:.3f} ± {trial.behind_error:.3f} behind"
+            text = f"{trial.status}: {known} after {trial.steps} steps{behind}"
+            rows.append((trial.name, text, marks.get(trial.status, "")))
+        if self.diagnosis is not None:
+            rows.append(("diagnosis of the best", self.diagnosis.verdict))
+        status = {True: "yes", False: "no", None: "open"}[self.holds]
+        return card("Choice", self.verdict, rows, status=status)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the choice as plain data for JSON."""

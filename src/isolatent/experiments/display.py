@@ -12,7 +12,14 @@ from rich.table import Table
 from rich.text import Text
 
 from isolatent.experiments.experiment import AnyCell, Experiment
-from isolatent.experiments.results import Row, make_row, ours_heading, ours_text, spread_text
+from isolatent.experiments.results import (
+    Row,
+    make_row,
+    ours_heading,
+    ours_text,
+    seconds_of_runs,
+    spread_text,
+)
 from isolatent.experiments.runner import Event
 
 __all__ = ["ReproductionDisplay"]
@@ -110,9 +117,9 @@ class ReproductionDisplay:
         message = record["error"] or ("" if row.ours is None else f"{row.metric} {row.ours:.2f} %")
         if row.published is not None and row.ours is not None:
             message += f" (paper {spread_text(row.published, row.spread)})"
-        seconds = record.get("seconds", {}).get("total")
-        if seconds is not None:
-            message += f", {seconds:.0f} s"
+        seconds, kind = seconds_of_runs([record])
+        if seconds:
+            message += f", {seconds[0]:.0f} s of {kind} time"
         count = f"[{self.finished}/{self.total}]"
         return f"{count} {cell.name} seed {record['seed']}: {record['status']} {message}"
 

@@ -34,6 +34,7 @@ __all__ = [
     "ours_text",
     "program_text",
     "rows_of",
+    "seconds_of_runs",
     "seeds_text",
     "spread_text",
     "tabulate",
@@ -363,3 +364,25 @@ def export(rows: Sequence[Row], path: Path, kind: str | None = None) -> None:
         _write_parquet(rows, path)
     else:
         path.write_text(as_markdown(rows) if kind == "markdown" else as_csv(rows))
+
+
+def seconds_of_runs(records: Sequence[Mapping[str, Any]]) -> tuple[list[float], str]:
+    """Return the seconds of runs and what they are: of the processor if all records have these.
+
+    Records of early versions have the wall time only.
+
+    Example:
+        >>> seconds_of_runs([{"seconds": {"total": 9.0, "cpu": 7.0}}, {}])
+        ([7.0], 'processor')
+        >>> seconds_of_runs([{"seconds": {"total": 9.0, "cpu": 7.0}}, {"seconds": {"total": 5.0}}])
+        ([9.0, 5.0], 'wall')
+    """
+    given = [record.get("seconds") or {} for record in records]
+    given = [seconds for seconds in given if _is_number(seconds.get("total"))]
+    has_all = all(_is_number(seconds.get("cpu")) for seconds in given)
+    field, kind = ("cpu", "processor") if has_all else ("total", "wall")
+    return [float(seconds[field]) for seconds in given], kind
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

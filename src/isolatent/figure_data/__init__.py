@@ -1,5 +1,6 @@
 """The data behind figures, prepared once for plots and pages: frozen dataclasses of arrays."""
 
+from isolatent.figure_data.candidates import ChoiceData, choice_data
 from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
 from isolatent.figure_data.codes import CodesData, OverTimeData, codes_data, over_time_data
 from isolatent.figure_data.curves import Curve, TrainingData, training_data
@@ -15,6 +16,7 @@ from isolatent.figure_data.traversal import TraversalData, traversal_data
 __all__ = [
     "AgainstFactorsData",
     "CheckData",
+    "ChoiceData",
     "CodesData",
     "Curve",
     "DiagnosisData",
@@ -25,6 +27,7 @@ __all__ = [
     "TrainingData",
     "TraversalData",
     "against_factors_data",
+    "choice_data",
     "codes_data",
     "diagnosis_data",
     "encode_rows",

@@ -14,7 +14,7 @@ from isolatent.training import Step
 
 __all__ = ["Curve", "TrainingData", "training_data"]
 
-MEASURED = ("loss", "held_out", "information", "scale", "quality")
+MEASURED = ("loss", "held_out", "information", "held_out_information", "scale", "quality")
 MIN_MEASURED = 5  # held-out losses, without which overfitting is not told
 LAST = 3  # of them must all be above the lowest
 NOISE = 3.0  # deviations of the held-out loss
@@ -42,7 +42,9 @@ class TrainingData:
         loss: Loss of the batches.
         smooth_loss: The same as a moving average.
         held_out: Loss of the averaged network on held-out pairs.
-        information: Lower bound on the information that a pair shares, in nats.
+        information: Lower bound log B - loss on the information that a pair shares, in nats.
+        held_out_information: The same of held-out pairs, all of which are candidates. Losses on
+            different numbers of candidates are not comparable, these bounds are.
         scale: Scale of the similarity.
         quality: Score against known factors.
         changed_at: Step at which the objective became the saturated one; None if it did not.
@@ -56,6 +58,7 @@ class TrainingData:
     smooth_loss: Curve
     held_out: Curve
     information: Curve
+    held_out_information: Curve
     scale: Curve
     quality: Curve
     changed_at: int | None
@@ -96,9 +99,10 @@ def training_data(run: Any) -> TrainingData:
     lowest, overfits = _overfitting(curves["held_out"], changed_at)
     return TrainingData(
         curves["loss"],
-        _smoothed(curves["loss"]),
+        smoothed(curves["loss"]),
         curves["held_out"],
         curves["information"],
+        curves["held_out_information"],
         curves["scale"],
         curves["quality"],
         changed_at,
@@ -118,7 +122,7 @@ def _curve(steps: Sequence[Mapping[str, Any]], name: str) -> Curve:
     return Curve(pairs[:, 0].astype(np.intp), pairs[:, 1])
 
 
-def _smoothed(curve: Curve) -> Curve:
+def smoothed(curve: Curve) -> Curve:
     """Return a moving average over a fiftieth of the steps, shorter at both ends."""
     half = len(curve.values) // 100
     totals = np.r_[0.0, np.cumsum(curve.values)]

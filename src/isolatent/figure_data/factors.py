@@ -86,7 +86,7 @@ def against_factors_data(
     )
     count = z.shape[1]
     if factor_names is None:
-        factor_names = [f"factor {k + 1}" for k in range(count)]
+        factor_names = [f"factor {k}" for k in range(count)]
     if len(factor_names) != count:
         raise ValueError(f"factor_names must be {count} names, got {len(factor_names)}")
     first, second = standardised_columns(z, h, method)

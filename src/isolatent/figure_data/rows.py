@@ -13,11 +13,14 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
+from isolatent.training.recording_inputs import resolve_roles
+
 __all__ = [
     "Array",
     "EncodedRows",
     "choose_components",
     "encode_rows",
+    "is_model",
     "number_labels",
     "read_number",
     "sentence_of_thinning",
@@ -66,9 +69,10 @@ def encode_rows(
         X: Observations, a recording, or a list of recordings; None for codes.
         X_pos: The positive of each row of X, for the relatedness of pairs, if the model has
             ``pairing`` relaxed.
-        groups: One session id for each row.
-        times: Time of each row, numbers or ``datetime64``; a list of arrays for a list of
-            recordings.
+        groups: One session id for each row, or the name of a column of X; by default that of the
+            fit.
+        times: Time of each row, numbers or ``datetime64``, or the name of a column; a list of
+            arrays for a list of recordings.
         max_gap: For recordings: longest run of rows with NaN that is interpolated.
         recording: For a model with an encoder for each recording: the number of X.
 
@@ -81,7 +85,7 @@ def encode_rows(
         given = {"X": X, "X_pos": X_pos, "groups": groups, "times": times, "recording": recording}
         _refuse(given | {"max_gap": max_gap or None}, "encoded rows")
         return model
-    if hasattr(model, "transform"):
+    if is_model(model):
         return _encode(model, X, X_pos, groups, times, max_gap, recording)
     _refuse({"X": X, "X_pos": X_pos, "recording": recording, "max_gap": max_gap or None}, "codes")
     codes = np.asarray(model.detach().cpu() if hasattr(model, "detach") else model)
@@ -92,12 +96,18 @@ def encode_rows(
     return _with_rows(np.asarray(codes, np.float64), groups, times)
 
 
+def is_model(given: Any) -> bool:
+    """Return whether something encodes; a data frame has a method ``transform``, too."""
+    return hasattr(given, "transform") and not hasattr(given, "__array__")
+
+
 def _encode(
     model: Any, X: Any, X_pos: Any, groups: Any, times: Any, max_gap: int, recording: int | None
 ) -> EncodedRows:
     check_is_fitted(model)
     if X is None:
         raise ValueError("X must be given with a model: the observations that it encodes")
+    X, groups, times = resolve_roles(X, groups, times, getattr(model, "_roles", {}))
     is_list = isinstance(X, list | tuple) and len(X) > 0 and all(np.ndim(x) > 1 for x in X)
     options: dict[str, Any] = {}
     if getattr(model, "_has_recording", False):

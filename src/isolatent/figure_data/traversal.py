@@ -172,7 +172,7 @@ def _column_names(names: Sequence[str] | None, shape: tuple[int, ...]) -> tuple[
     if len(shape) > 1:
         return ()
     if names is None:
-        return tuple(f"column {k + 1}" for k in range(shape[0]))
+        return tuple(f"column {k}" for k in range(shape[0]))
     if len(names) != shape[0]:
         raise ValueError(f"column_names must be {shape[0]} names, got {len(names)}")
     return tuple(map(str, names))

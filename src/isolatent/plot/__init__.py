@@ -5,10 +5,11 @@ They need the extra ``isolatent[plot]``, follow the user's own settings of matpl
 """
 
 from isolatent.plot.of_codes import against_factors, codes, over_time, traversal
-from isolatent.plot.of_runs import diagnosis, score_against_pairs, training
+from isolatent.plot.of_runs import choice, diagnosis, score_against_pairs, training
 
 __all__ = [
     "against_factors",
+    "choice",
     "codes",
     "diagnosis",
     "over_time",

@@ -17,9 +17,10 @@ from isolatent.figure_data.codes import (
     over_time_data,
 )
 from isolatent.figure_data.factors import against_factors_data
-from isolatent.figure_data.rows import EncodedRows, choose_components, encode_rows
+from isolatent.figure_data.rows import EncodedRows, choose_components, encode_rows, is_model
 from isolatent.figure_data.traversal import TraversalData, traversal_data
 from isolatent.plot.axes import as_drawn, has_third_axis, import_matplotlib, prepare_axes, remark
+from isolatent.training.recording_inputs import resolve_roles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -364,16 +365,16 @@ def traversal(
         >>> x = np.stack([z[:, 0], z[:, 0] + z[:, 1], z[:, 1]], axis=1)
         >>> ax = traversal(z, x, component=0, ax=Figure().subplots())
         >>> [line.get_label() for line in ax.lines]
-        ['column 1', 'column 2', 'column 3']
+        ['column 0', 'column 1', 'column 2']
 
     .. image:: gallery/traversal.png
     """
-    is_model = hasattr(model, "transform")
+    X, groups, times = resolve_roles(X, groups, times, getattr(model, "_roles", {}))
     rows = model
     if not isinstance(model, EncodedRows):
         rows = encode_rows(
             model,
-            X if is_model else None,
+            X if is_model(model) else None,
             groups=groups,
             times=times,
             max_gap=max_gap,

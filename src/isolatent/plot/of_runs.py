@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isolatent.diagnosis import Diagnosis
+from isolatent.diagnosis import Choice, Diagnosis
+from isolatent.figure_data.candidates import choice_data
 from isolatent.figure_data.check_values import CheckData, DiagnosisData, diagnosis_data
-from isolatent.figure_data.curves import training_data
+from isolatent.figure_data.curves import smoothed, training_data
 from isolatent.figure_data.scores import score_against_pairs_data, score_name
 from isolatent.plot.axes import prepare_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["diagnosis", "score_against_pairs", "training"]
+__all__ = ["choice", "diagnosis", "score_against_pairs", "training"]
 
 MANY_STEPS = 200  # from which on the loss of single batches is drawn as a shade
 # Marks differ in shape as well as in colour, for readers who do not tell red from green.
@@ -26,12 +27,20 @@ STATUS = {
     "cannot tell": ("D", "0.5"),
 }
 EXPECTED = "expected score"
+CANDIDATE_MARKS = {
+    "chosen": ("o", "#0b6b2e"),
+    "tied": ("D", "C0"),
+    "worse": ("X", "0.5"),
+    "diverged": ("X", "#a3161a"),
+}
 LEAST_HARM = 0.1  # up to which the axis of harm reaches at least
 
 
 def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
-    """Draw the training loss and the held-out loss, with the step from which a run overfits.
+    """Draw how training went on batches and on held-out pairs, and from which step it overfits.
 
+    For InfoNCE both curves are the bound log B - loss on the information that a pair shares: losses
+    on different numbers B of candidates are not comparable. For other objectives both are losses.
     The network of the step with the lowest held-out loss is kept; a dot marks it. Where InfoNCE was
     saturated, another objective follows, whose losses have another level.
 
@@ -51,16 +60,15 @@ def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
     """
     data = training_data(run)
     ax = prepare_axes(ax)
-    if len(data.loss.steps) > MANY_STEPS:
-        ax.plot(data.loss.steps, data.loss.values, **({"alpha": 0.3, "color": "C0"} | style))
-    ax.plot(
-        data.smooth_loss.steps,
-        data.smooth_loss.values,
-        **({"color": "C0"} | style),
-        label="training",
-    )
-    if len(data.held_out.steps):
-        held_out = data.held_out
+    batches, smooth, held_out = data.loss, data.smooth_loss, data.held_out
+    in_nats = data.changed_at is None and len(data.held_out_information.steps) > 0
+    if in_nats:
+        batches, held_out = data.information, data.held_out_information
+        smooth = smoothed(batches)
+    if len(batches.steps) > MANY_STEPS:
+        ax.plot(batches.steps, batches.values, **({"alpha": 0.3, "color": "C0"} | style))
+    ax.plot(smooth.steps, smooth.values, **({"color": "C0"} | style), label="training")
+    if len(held_out.steps):
         ax.plot(held_out.steps, held_out.values, **({"color": "C1"} | style), label="held out")
         ax.plot(
             [data.lowest],
@@ -75,7 +83,10 @@ def training(run: Any, *, ax: Any = None, **style: Any) -> Axes:
         label = f"overfits from step {data.overfits_from}"
         ax.axvspan(data.overfits_from, data.loss.steps[-1], color="C3", alpha=0.12, label=label)
     ax.set_xlabel("step")
-    ax.set_ylabel("loss [nats]" if len(data.information.steps) else "loss")
+    if in_nats:
+        ax.set_ylabel("information, log B − loss [nats]")
+    else:
+        ax.set_ylabel("loss [nats]" if len(data.information.steps) else "loss")
     ax.legend()
     return ax
 
@@ -189,6 +200,51 @@ def _draw_expected(ax: Any, data: DiagnosisData, style: dict[str, Any]) -> None:
     ax.set_xlabel(score_name(score.metric))
     ax.set_title(f"expected score: {score}", fontsize="small")
     ax.legend()
+
+
+def choice(choice: Choice, *, ax: Any = None, **style: Any) -> Axes:
+    """Draw how far candidate beliefs are behind the best, in held-out information.
+
+    Bars are two standard errors of the difference on the same held-out pairs. Candidates that were
+    dropped without a comparison with the best, or diverged, are not drawn; the title counts them.
+
+    Args:
+        choice: The result of :func:`isolatent.choose`.
+        ax: Axes of matplotlib; None for a new figure.
+        **style: Passed to ``errorbar``.
+
+    Example:
+        >>> from matplotlib.figure import Figure
+        >>> from isolatent.diagnosis import Choice, Trial
+        >>> first = Trial("box, normal", 600, 1.5, None, None, 2, None, "chosen", {})
+        >>> second = Trial("sphere, vmf", 600, 1.2, 0.3, 0.1, 2, None, "worse", {})
+        >>> found = Choice({}, (), 2, None, None, (first, second), "The box.")
+        >>> ax = globals()["choice"](found, ax=Figure().subplots())
+        >>> [label.get_text() for label in ax.get_yticklabels()]
+        ['box, normal', 'sphere, vmf']
+
+    .. image:: gallery/choice.png
+    """
+    data = choice_data(choice)
+    known = np.flatnonzero(np.isfinite(data.behind))
+    if not len(known):
+        raise ValueError(f"choice must have candidates that were compared, but: {data.verdict}")
+    ax = prepare_axes(ax)
+    for y, k in enumerate(known):
+        mark, colour = CANDIDATE_MARKS[data.statuses[k]]
+        usual = {"fmt": mark, "color": colour, "capsize": 3}
+        ax.errorbar(data.behind[k], y, xerr=2 * data.errors[k], **(usual | style))
+    for status, (mark, colour) in CANDIDATE_MARKS.items():
+        if any(data.statuses[k] == status for k in known):
+            ax.plot([], [], mark, color=colour, label=status)
+    ax.axvline(0.0, linestyle=":", color="0.5")
+    ax.set_yticks(range(len(known)), [data.names[k] for k in known])
+    ax.set_ylim(len(known) - 0.5, -0.5)
+    ax.set_xlabel("held-out information behind the best [nats]")
+    if left := len(data.names) - len(known):
+        ax.set_title(f"{left} of {len(data.names)} candidates dropped before", fontsize="small")
+    ax.legend()
+    return ax
 
 
 def score_against_pairs(

@@ -1,6 +1,7 @@
 """Reports: one self-contained HTML page about a fitted model or about experiments."""
 
 from isolatent.report.agreements import page_of_consistency
+from isolatent.report.choices import page_of_choice
 from isolatent.report.diagnosed import read_diagnosis
 from isolatent.report.document import is_report, render_page, write_report
 from isolatent.report.explore import explore
@@ -28,6 +29,7 @@ __all__ = [
     "explore",
     "is_report",
     "judge",
+    "page_of_choice",
     "page_of_consistency",
     "page_of_fit",
     "page_of_runs",

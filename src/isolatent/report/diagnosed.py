@@ -103,7 +103,8 @@ def headline_of(model: Any, diagnosis: Diagnosis | None) -> Headline:
             text = f"{diagnosis.verdict} But training warned: {warned}"
             return Headline("bad", "Not supported", text)
         if diagnosis.holds:
-            text = f"{found}: {claim}. {diagnosis.verdict}"
+            said = str(guarantee.equivalence) in diagnosis.verdict
+            text = f"{found}{'' if said else f': {claim}'}. {diagnosis.verdict}"
             return Headline("good", "Supported", text, advice)
         if diagnosis.holds is None:
             return Headline("open", "Undecided", diagnosis.verdict, advice)

@@ -23,9 +23,9 @@ from isolatent.report.page import Section
 __all__ = ["codes_blocks", "factor_lines_blocks", "over_time_blocks"]
 
 MAX_EXPLORED = 4000  # of the explorer: more hide each other, and slow a selection down
+MAX_IN_SPACE = 2000  # where the nearest points hide those behind them
 MAX_COLUMNS = 40  # to colour by
 MAX_CURVES = 10  # over time
-MAX_SESSIONS = 16  # with colours and names of their own in a time course
 MAX_CHANGED = 60  # columns in the matrix of what each code changes
 TRUSTED = 0.5  # share of variance, from which on a decoder says much
 CONTRAST = (0.5, 99.5)  # percentiles of pixels that are black and white
@@ -52,6 +52,9 @@ def codes_blocks(section: Section, anchor: str) -> Iterator[Block]:
     if shown.thinning:
         data["all"] = _levels(rows.codes)
         caption = f"{shown.thinning}; the shading is the density of all {shown.n_rows:,} rows."
+    if len(shown.rows) > MAX_IN_SPACE and len(rows.names) > 2:
+        data["most_in_space"] = MAX_IN_SPACE
+        caption += f" In space at most {MAX_IN_SPACE:,} of them are drawn."
     caption += (
         " Choose axes and colour above. Select with the box or the lasso of the toolbar: the other "
         "views show the same rows."
@@ -151,7 +154,7 @@ def over_time_blocks(section: Section, anchor: str) -> Iterator[Block]:
         x,
         [(name, figures.finite(column)) for name, column in zip(data.names, values, strict=True)],
         data.time_name,
-        sessions if 1 < len(sessions) <= MAX_SESSIONS else (),
+        sessions if len(sessions) > 1 else (),
         f"{anchor}-codes",
     )
     caption = "Each recovered factor over time."
@@ -161,7 +164,7 @@ def over_time_blocks(section: Section, anchor: str) -> Iterator[Block]:
         caption += f" The first {count} of {len(rows.names)} factors."
     if data.thinning:
         caption += f" Drawn are {data.thinning}."
-    caption += " Rows that are selected above are marked."
+    caption += " Rows that are selected above are marked; drag here to select a stretch of time."
     yield Figures(figure.key, caption, (figure,), "single")
 
 

@@ -37,6 +37,7 @@ __all__ = [
 MAX_LINE_POINTS = 400  # of a line
 MAX_LABELLED = 12  # rows or columns of a matrix that shows its values
 MAX_LABEL = 24  # characters
+MAX_SESSIONS = 16  # with colours and entries of the legend of their own
 LARGEST_DRAWN = 1e15  # beyond which differences are lost
 STYLES: dict[str, dict[str, Any]] = {
     "first": {"color": "var(--first)", "width": 2},
@@ -159,13 +160,13 @@ def points(
 
 
 def bars(key: str, title: str, values: Sequence[float], labels: tuple[str, str]) -> Figure:
-    """Draw a bar for each value, by its number."""
+    """Draw a bar for each value, by its number from 0."""
     described = ", ".join(f"{value:.3g}" for value in values[:40])
-    names = [str(k + 1) for k in range(len(values))]
+    names = [str(k) for k in range(len(values))]
     trace = {"type": "bar", "x": names, "y": finite(values), "marker": {"color": "var(--first)"}}
     layout = _layout(title, labels)
     layout["xaxis"]["type"] = "category"
-    description = f"{labels[1]} of {labels[0]}s 1 to {len(values)}: {described}."
+    description = f"{labels[1]} of {labels[0]}s 0 to {len(values) - 1}: {described}."
     return Figure(key, title, description, (trace,), layout)
 
 
@@ -191,8 +192,8 @@ def heat_map(
     }
     layout = _layout(title, (labels[1], labels[0]))
     most = MAX_LABELLED if labelled else 12
-    _name_ticks(layout["xaxis"], columns or [str(k + 1) for k in range(width)], most)
-    _name_ticks(layout["yaxis"], names or [str(k + 1) for k in range(rows)], most)
+    _name_ticks(layout["xaxis"], columns or [str(k) for k in range(width)], most)
+    _name_ticks(layout["yaxis"], names or [str(k) for k in range(rows)], most)
     layout["yaxis"]["autorange"] = "reversed"
     height = round(90 + min(34 * rows, 460))
     return Figure(key, title, _describe_matrix(values), (trace,), layout, height)
@@ -409,15 +410,23 @@ def curves_over(
         x: The axis that they share.
         curves: Name and values of each; None leaves a gap.
         label: Label of the common axis.
-        sessions: Name, first and last position of each part, to be told apart by colour.
-        links: The id of the explorer whose selection is shown.
+        sessions: Name, first and last position of each part, to be told apart by colour, or, if
+            they are many, by their names under the pointer.
+        links: The id of the explorer whose selection is shown; a part of the axis is selected.
     """
-    count, parts = len(curves), sessions or [("", 0, len(x))]
-    several = len(parts) > 1
+    several = 1 < len(sessions) <= MAX_SESSIONS
+    count, parts = len(curves), sessions if several else [("", 0, len(x))]
+    told: dict[str, Any] = {}
+    if len(sessions) > MAX_SESSIONS:
+        names = [_short(plain_text(name)) for name, _, _ in sessions]
+        pieces = zip(names, sessions, strict=True)
+        told["text"] = [name for name, (_, start, end) in pieces for _ in range(start, end)]
+        told["hovertemplate"] = "%{text}: %{x}, %{y:.3g}<extra></extra>"
     share, gap = 1 / count, 0.12 / count
     layout = _layout(title, (label, ""), showlegend=several)
     layout["xaxis"] |= {"anchor": "y" if count == 1 else f"y{count}", "showgrid": False}
     layout["legend"] = {"y": -0.2 / count - 0.08, "yanchor": "top", "x": 0, "xanchor": "left"}
+    layout |= {"dragmode": "select", "selectdirection": "h"} if links else {}
     traces = []
     for k, (name, values) in enumerate(curves):
         number = "" if k == 0 else str(k + 1)
@@ -433,13 +442,16 @@ def curves_over(
                 **{"name": _short(plain_text(session)), "legendgroup": str(part)},
                 "line": {"color": f"var(--c{part % 8 + 1})", "width": 1.2},
                 "showlegend": k == 0 and several,
+                **told,
             }
             for part, (session, start, end) in enumerate(parts)
         ]
     listed = ", ".join(name for name, _ in curves)
-    told = f", in {len(parts)} sessions" if several else ""
+    split = f", in {len(sessions)} sessions" if len(sessions) > 1 else ""
     height = 80 + 95 * count + 40 * several
-    return Figure(key, title, f"{listed} against {label}{told}.", (*traces,), layout, height, links)
+    return Figure(
+        key, title, f"{listed} against {label}{split}.", (*traces,), layout, height, links
+    )
 
 
 def thinned(drawn: Sequence[tuple[float, float]], most: int) -> list[tuple[float, float]]:

@@ -26,6 +26,7 @@ from isolatent.report.page import (
     Score,
     Section,
 )
+from isolatent.training.recording_inputs import resolve_roles
 
 if TYPE_CHECKING:
     from isolatent.diagnosis import Diagnosis
@@ -83,8 +84,9 @@ def page_of_fit(
         summary: Paragraphs below the heading.
         quality: Name of the quality that ``fit`` measured during training, for the axis.
         X_pos: The positive of each row of X, to colour by relatedness where it was learned.
-        groups: One session id for each row.
-        times: The time of each row.
+        groups: One session id for each row, or the name of a column of X; by default that of the
+            fit.
+        times: The time of each row, or the name of a column.
         columns: Further values for each row, by name, to colour the codes by; by default the
             columns of X.
         diagnosis: The result of :func:`isolatent.diagnose`.
@@ -116,6 +118,7 @@ def page_of_fit(
         diagnosis=diagnosis,
     )
     if X is not None:
+        X, groups, times = resolve_roles(X, groups, times, getattr(model, "_roles", {}))
         given = _Given(X, X_pos, groups, times, columns, factors).thinned(model)
         section = _with_codes(section, model, given)
         if given.factors is not None:
@@ -204,7 +207,7 @@ def _columns_of(X: Any, names: Sequence[str] | None) -> dict[str, Any]:
     if hasattr(X, "columns"):
         names = [str(name) for name in X.columns]
     x = np.asarray(X)
-    names = names or [f"column {k + 1}" for k in range(x.shape[1])]
+    names = names or [f"column {k}" for k in range(x.shape[1])]
     return {name: x[:, k] for k, name in enumerate(names)}
 
 
@@ -279,18 +282,24 @@ def _facts(model: ContrastiveICA) -> Facts:
         facts.append(("Steps", str(history[-1].number)))
         facts.append(("Final loss", f"{np.mean([step.loss for step in last]):.4g}"))
         held_out = [step.held_out for step in history if step.held_out is not None]
-        if held_out:
-            facts.append(("Final held-out loss", f"{held_out[-1]:.4g}"))
         information = [step.information for step in last if step.information is not None]
         if information:
             most = last[-1].loss + (last[-1].information or 0.0)
-            facts.append(
-                (
-                    "Information in batches",
-                    f"{np.mean(information):.3g} of at most {most:.3g} nats (log B)",
-                )
-            )
+            facts.append(("Information in batches", _of_at_most(np.mean(information), most)))
+        shared = [
+            (bound, bound + step.held_out)
+            for step in last
+            if (bound := step.held_out_information) is not None and step.held_out is not None
+        ]
+        if information and shared:
+            facts.append(("Information in held-out pairs", _of_at_most(*shared[-1])))
+        elif held_out:
+            facts.append(("Final held-out loss", f"{held_out[-1]:.4g}"))
     return tuple(facts)
+
+
+def _of_at_most(information: Any, most: float) -> str:
+    return f"{information:.3g} of at most {most:.3g} nats (log B)"
 
 
 def _spec(model: ContrastiveICA) -> dict[str, Any]:

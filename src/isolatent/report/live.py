@@ -48,7 +48,13 @@ def page_of_training(
     facts = []
     if steps:
         facts.append(("Loss", f"{steps[-1].loss:.4g}"))
-        for label, field in (("Held-out loss", "held_out"), ("Information", "information")):
+        measured: tuple[tuple[str, str], ...] = (
+            ("Information in batches (nats)", "information"),
+            ("Information in held-out pairs (nats)", "held_out_information"),
+        )
+        if steps[-1].information is None:  # a loss without such a bound
+            measured = (("Held-out loss", "held_out"),)
+        for label, field in measured:
             known = [v for step in steps if (v := getattr(step, field)) is not None]
             facts += [(label, f"{known[-1]:.4g}")] if known else []
     section = Section(

@@ -11,7 +11,7 @@ from pydantic import Field
 from isolatent.theory import CodeAxis
 
 if TYPE_CHECKING:
-    from isolatent.diagnosis import Consistency, Diagnosis
+    from isolatent.diagnosis import Choice, Consistency, Diagnosis
     from isolatent.experiments import Row
     from isolatent.figure_data import EncodedRows, TraversalData
 
@@ -185,6 +185,7 @@ class Section:
         is_recording: Whether rows follow each other in time.
         changes: What a decoder changes along each code.
         diagnosis: What was checked about the fit.
+        choice: Which candidate beliefs were compared.
         agreement: How far runs agree, whose names are ``factors``.
         seeds: The scores of all runs in per cent, by the metric's name.
         published: The published scores with their spread, by the metric's name.
@@ -218,6 +219,7 @@ class Section:
     is_recording: bool = False
     changes: TraversalData | None = None
     diagnosis: Diagnosis | None = None
+    choice: Choice | None = None
     agreement: Consistency | None = None
     seeds: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     published: Mapping[str, tuple[float, float | None]] = field(default_factory=dict)

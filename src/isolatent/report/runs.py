@@ -18,9 +18,19 @@ from isolatent.experiments.results import (
     ours_text,
     program_text,
     rows_of,
+    seconds_of_runs,
     spread_text,
 )
-from isolatent.report.page import APPROACH_LABELS, Comparison, Facts, Page, Score, Section, Verdict
+from isolatent.report.page import (
+    APPROACH_LABELS,
+    Comparison,
+    Facts,
+    Headline,
+    Page,
+    Score,
+    Section,
+    Verdict,
+)
 from isolatent.report.records import (
     Record,
     Results,
@@ -50,6 +60,7 @@ VERDICT_KINDS = {
     "diverged": "failed",
     "failed": "failed",
 }
+REACHED = ("reached", "above", "limit")
 
 
 def page_of_runs(results: Sequence[Results]) -> Page:
@@ -78,6 +89,7 @@ def page_of_runs(results: Sequence[Results]) -> Page:
         table,
         tuple(section for _, section in parts),
         _versions(record for _, records in results for record in records),
+        headline=_headline(table),
     )
 
 
@@ -193,9 +205,32 @@ def _titles_and_notes(results: Sequence[Results]) -> Iterator[str]:
             yield (f"{experiment['name']}: " if len(results) > 1 else "") + " ".join(parts)
 
 
+def _headline(table: Sequence[Comparison]) -> Headline | None:
+    """Return in one sentence how many published scores are reached."""
+    if not table:
+        return None
+    kinds = Counter(compared.verdict.kind for compared in table)
+    bad = sum(compared.verdict.is_bad for compared in table)
+    reached, ours = sum(kinds[kind] for kind in REACHED), kinds["ours"]
+    others = len(table) - bad - reached - ours
+    parts = [f"{reached} of {len(table)} rows reach the published score or claim"]
+    parts += [f"{bad} do not"] if bad else []
+    parts += [f"{ours} reach it with an objective that is not the paper’s"] if ours else []
+    parts += [f"{others} cannot be judged"] if others else []
+    text = f"{'; '.join(parts)}."
+    if bad:
+        return Headline("bad", "In part" if reached or ours else "Not reproduced", text)
+    if reached == len(table):
+        return Headline("good", "Reproduced", text)
+    return Headline("open", "In part" if reached or ours else "Not judged", text)
+
+
 def _summary(table: Sequence[Comparison]) -> tuple[str, ...]:
     counts = Counter(compared.row.verdict for compared in table)
-    counted = "; ".join(f"{count} {text}" for text, count in counts.most_common())
+    counted = "; ".join(
+        f"{count} with {text} only" if text[:1].isdigit() else f"{count} {text}"
+        for text, count in counts.most_common()
+    )
     rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
     bad: dict[str, list[str]] = {}
     for compared in table:
@@ -225,9 +260,10 @@ def _facts(spec: Mapping[str, Any], records: list[Record], row: Row, shown: Reco
         facts.append(("Objective", row.objective))
     if row.programs:
         facts.append(("Program", program_text(row)))
-    times = [(record.get("seconds") or {}).get("total") for record in records]
-    if seconds := [s for time in times if (s := read_number(time)) is not None]:
-        facts.append(("Time of a run", f"{statistics.fmean(seconds):.3g} s"))
+    seconds, kind = seconds_of_runs(records)
+    if seconds:
+        name = f"{kind.capitalize()} time of a run"
+        facts.append((name, f"{statistics.fmean(seconds):.3g} s"))
     if row.seeds > 1 and shown.get("seed") is not None:
         facts.append(("Run shown below", f"seed {shown['seed']}, the median"))
     facts += _measures(shown.get("measures"))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from isolatent.experiments.latent_traversal import DEAD
 from isolatent.report import figures
 from isolatent.report.agreements import agreement_blocks
+from isolatent.report.choices import choice_blocks
 from isolatent.report.content import (
     Block,
     Command,
@@ -100,10 +101,14 @@ def _overview_blocks(
 
 def render_section(section: Section, anchor: str) -> Entry:
     """Return a section as blocks; ids inside begin with its anchor."""
-    lead: list[Block] = [FactList(section.facts)] if section.facts else []
+    # What was found comes before how it was: the facts of a fit stand below its codes.
+    facts: list[Block] = [FactList(section.facts)] if section.facts else []
+    below = section.rows is not None
+    lead = [] if below else facts
     lead += [Note(error, "Run without a score:", "error") for error in section.errors]
     parts = (
         ("Runs that were compared", agreement_blocks(section, anchor)),
+        ("Candidates that were compared", choice_blocks(section, anchor)),
         ("Recovered factors", codes_blocks(section, anchor)),
         ("Factors over time", over_time_blocks(section, anchor)),
         ("Scores", [*scores_blocks(section), *_seed_blocks(section, anchor)]),
@@ -112,6 +117,7 @@ def render_section(section: Section, anchor: str) -> Entry:
         ("Latent traversals", _traversal_blocks(section, anchor)),
         ("What each factor changes", factor_lines_blocks(section, anchor)),
         ("Diagnosis", diagnosis_blocks(section, anchor)),
+        ("The fit in numbers", facts if below else ()),
         (_weights_title(section), _weight_blocks(section, anchor)),
         ("Learned instead of assumed", relaxations_blocks(section)),
         ("Axes", axes_blocks(section, anchor)),
@@ -132,18 +138,22 @@ def _training_blocks(section: Section, anchor: str) -> Iterator[Block]:
         return [Line(name, points, style, thin=several) for points in measured if points]
 
     held_out = lines("held_out", "held out", "second")
-    information = lines("information", "information")
+    information = lines("information", "training")
+    shared = lines("held_out_information", "held out", "second")
+    # Losses on different numbers of candidates are not comparable, bounds on information are.
+    together = [] if information else held_out
     unit = " (nats)" if information else ""
     truth = ("true", section.truth[0]) if len(set(section.truth)) == 1 else None
     panels = tuple(
         figures.lines(
-            *(f"{anchor}-{title.lower()}", title, drawn, ("step", label)),
+            *(f"{anchor}-{title.lower().replace(' ', '-')}", title, drawn, ("step", label)),
             level=truth if title == "Scale" else None,
         )
         for title, drawn, label in (
-            ("Loss", lines("loss", "training") + held_out, f"loss{unit}"),
+            ("Information", information + shared, "information (nats)"),
+            ("Loss", lines("loss", "training") + together, f"loss{unit}"),
+            ("Held-out loss", [] if together else held_out, f"loss{unit}"),
             ("Quality", lines("quality", "quality"), section.quality),
-            ("Information", information, "information (nats)"),
             ("Scale", lines("scale", "learned"), "scale"),
         )
         if drawn
@@ -153,14 +163,11 @@ def _training_blocks(section: Section, anchor: str) -> Iterator[Block]:
     caption = "Training curves"
     if several:
         caption += f", one line for each of {len(section.curves)} runs"
-    if held_out:
-        caption += (
-            ". The held-out loss contrasts all held-out pairs at once, so its level may differ "
-            "from that of a training batch"
-        )
     if information:
         caption += (
-            ". Information is the lower bound log B − loss on the mutual information of a pair"
+            ". Information is the lower bound log B − loss on the mutual information of a pair, "
+            "with B candidates: those of a batch, or all held-out pairs. So losses of batches and "
+            "of held-out pairs are not comparable, and their information is"
         )
     yield from _overfitting_notes(section)
     yield Figures(f"{anchor}-training", f"{caption}.", panels)
@@ -227,11 +234,11 @@ def _factor_blocks(section: Section, anchor: str) -> Iterator[Block]:
         panels = tuple(
             figures.points(
                 f"{anchor}-factor{k + 1}",
-                f"Factor {k + 1}",
+                f"Factor {k}",
                 true,
                 code,
                 ("true", "recovered"),
-                f"Factor {k + 1}, {len(true)} points: recovered against true{how}.",
+                f"Factor {k}, {len(true)} points: recovered against true{how}.",
             )
             for k, (true, code) in enumerate(columns[:MAX_PANELS])
         )
@@ -248,7 +255,7 @@ def _traversal_blocks(section: Section, anchor: str) -> Iterator[Block]:
         return
     strips = tuple(
         Strip(
-            f"Code {k + 1}{_code_label(section, k)}",
+            f"Code {k}{_code_label(section, k)}",
             row,
             traversal.columns * traversal.size,
             traversal.size,

@@ -124,17 +124,27 @@ def score_pairs(
 
     Where log B - loss is no bound on information, the mean of -loss, and 0.
     """
-    parts = math.ceil(len(pairs) / batch_size)
     total = most = 0.0
     with torch.no_grad():
-        for rows in torch.arange(len(pairs)).tensor_split(parts):
-            part = pairs.rows(slice(int(rows[0]), int(rows[-1]) + 1))
+        for part in _parts(pairs, batch_size):
             codes = encode_batch(partial(encode_parts, network), part)
             value = float(loss_of(loss, codes))
             offset = math.log(part.n_candidates) if has_bound(loss, part) else 0.0
             total += (offset - value) * len(part) / len(pairs)
             most += offset * len(part) / len(pairs)
     return total, most
+
+
+def mean_log_candidates(pairs: Batch, batch_size: int) -> float:
+    """Return the mean of log B, as :func:`score_pairs` does for losses with a bound."""
+    parts = _parts(pairs, batch_size)
+    return sum(math.log(part.n_candidates) * len(part) / len(pairs) for part in parts)
+
+
+def _parts(pairs: Batch, batch_size: int) -> Iterator[Batch]:
+    """Yield parts of equal size, of at most ``batch_size`` pairs."""
+    for rows in torch.arange(len(pairs)).tensor_split(math.ceil(len(pairs) / batch_size)):
+        yield pairs.rows(slice(int(rows[0]), int(rows[-1]) + 1))
 
 
 def options_of(loss: nn.Module) -> set[str]:

@@ -31,6 +31,7 @@ from isolatent.training.batch_losses import (
     encode_parts,
     has_bound,
     loss_of,
+    mean_log_candidates,
     score_pairs,
     without_gathering,
 )
@@ -180,6 +181,14 @@ class ContrastiveTraining(Training):
             return None
         share = self.recipe.batch_size / len(batch)  # of this process
         return math.log(share * batch.n_candidates)
+
+    def held_out_chance(self, held_out: Batch) -> float | None:
+        """Return log B with all held-out pairs as candidates, and None for losses without bound."""
+        if not has_bound(self.objective, held_out):
+            return None
+        if isinstance(self.objective, PosteriorInfoNCE):  # in parts, as the loss
+            return mean_log_candidates(held_out, self.recipe.batch_size)
+        return math.log(held_out.n_candidates)
 
     def scale(self) -> float | None:
         similarity = getattr(self.modules["loss"], "similarity", None)

@@ -107,6 +107,10 @@ class Training(ABC):
         """Return the loss on held-out data."""
         raise NotImplementedError
 
+    def held_out_chance(self, held_out: Batch) -> float | None:
+        """Return the held-out loss of codes that carry no information, where it is known."""
+        return None
+
     def is_measured(self, number: int) -> bool:
         """Return whether the held-out loss is measured after a step."""
         return False
@@ -352,14 +356,17 @@ def train(
             batch = Batch.of(source.sample(recipe.batch_size, training.generator))
             chance = training.chance_loss(batch)
             loss = training.advance(processes.share(batch))
-            score = missed = None
+            score = missed = shared = None
             due = training.is_measured(number)
             if held_out is not None and (due or number == schedule.total):
+                most = training.held_out_chance(held_out)
                 with training.drawing(), training._diverging():
                     missed = training.measure(held_out)
+                shared = None if most is None else most - missed
                 score = quality(training.measured_network) if quality is not None else None
             information = None if chance is None else chance - loss
-            step = Step(number, schedule.total, loss, information, training.scale(), score, missed)
+            known = (loss, information, training.scale(), score, missed, shared)
+            step = Step(number, schedule.total, *known)
             training.history.append(step)
             try:
                 on_step(step)

@@ -124,7 +124,8 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
             (that of `zimmermann2021`), ``"conv"`` (images), ``"pooled"`` (images, fast on a
             CPU),
             ``"residual"`` (images), or any module that maps observations to codes
-            (N, n_components).
+            (N, n_components). A pair of modules is for two views with columns of their own, X and
+            X_pos, and one space of codes.
         counts: Whether observations are counts, such as spikes in a bin or photons: none is
             negative. Each is replaced by 2 √(x + 3/8), see :class:`isolatent.encoders.Anscombe`,
             whose noise is equally large everywhere if the counts are Poisson. For an encoder given
@@ -232,7 +233,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 each of them a session; or a world, any pair source, or a PyTorch ``Dataset`` or
                 ``DataLoader`` of pairs. Rows of a recording that hold NaN are in no pair, which a
                 warning says.
-            X_pos: The positive of each row of X.
+            X_pos: The positive of each row of X; with ``encoder=(a, b)`` it may have other columns.
             unpaired: For X with X_pos: further observations (M, ...) without a partner,
                 distributed as those in pairs. They are negatives of all pairs, the whitening is
                 estimated from them as well, and a decoder that keeps encoders of few pairs from
@@ -556,7 +557,12 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
                 f"here relaxed_ is {self.relaxed_}"
             )
         network = without_axes(self.encoder_)
-        parts = (torch.as_tensor(self._as_array(part, reset=False)) for part in (X, X_pos))
+        given = enumerate((X, X_pos))
+        if self._views is not None:
+            arrays = [self._laid_out(part, k) for k, part in given]
+        else:
+            arrays = [self._as_array(part, reset=False) for _, part in given]
+        parts = map(torch.as_tensor, arrays)
         h, h_pos = (encode_chunks(network, part) for part in parts)
         if h.shape != h_pos.shape:
             raise ValueError(
@@ -602,14 +608,15 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         cls,
         directory: str | os.PathLike[str],
         *,
-        encoder: nn.Module | None = None,
+        encoder: nn.Module | tuple[nn.Module, nn.Module] | None = None,
         loss: nn.Module | None = None,
     ) -> Self:
         """Read what :meth:`save` wrote.
 
         Args:
             directory: Where the model is.
-            encoder: A module like the one given to the constructor, if one was: code is not saved.
+            encoder: A module, or a pair of them, like that given to the constructor, if one was:
+                code is not saved.
             loss: The same for the loss.
         """
         return cls._load(Path(directory), {"encoder": encoder, "loss": loss})
@@ -631,7 +638,7 @@ class ContrastiveICA(ShownInNotebooks, StoredModel):
         if start.is_regularised and not trial and relaxed is not None:
             share /= 2  # its schedule hardly needs them, and relaxations are not chosen with them
         run = set_up(
-            self.encoder,
+            self._given_encoder(),
             self.loss,
             source,
             seed,

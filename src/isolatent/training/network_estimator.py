@@ -24,7 +24,7 @@ from isolatent.training.devices import Processes, connect
 from isolatent.training.engine import Training, train
 from isolatent.training.observations import ObservationsMixin
 from isolatent.training.progress import ProgressDisplay, Step, follow, ignore_step
-from isolatent.training.storage import Stored
+from isolatent.training.storage import Stored, holds_modules
 
 __all__ = ["NetworkEstimator", "TrainedRun"]
 
@@ -180,7 +180,10 @@ def _open_checkpoints(
 
 def _without_code(identity: Mapping[str, Any]) -> dict[str, Any]:
     """Return the identity with modules described by their layers."""
-    return {k: repr(v) if isinstance(v, nn.Module) else v for k, v in identity.items()}
+    return {
+        k: repr(v) if isinstance(v, nn.Module) or holds_modules(v) else v
+        for k, v in identity.items()
+    }
 
 
 def _digest(source: PairSource, held_out: Batch | None) -> str:

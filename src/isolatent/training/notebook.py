@@ -68,5 +68,8 @@ class ShownInNotebooks(BaseEstimator):
         if not history:
             return ""
         held_out = [step.held_out for step in history if step.held_out is not None]
+        shared = [one for step in history if (one := step.held_out_information) is not None]
         last = f", held-out loss {held_out[-1]:.3f}, lowest {min(held_out):.3f}" if held_out else ""
+        if shared and history[-1].information is not None:  # comparable with that of batches
+            last = f", held-out information ≥ {shared[-1]:.2f} nats, highest {max(shared):.2f}"
         return f"{history[-1].number} steps{last}"

@@ -90,14 +90,22 @@ class ObservationsMixin:
             if reset:
                 self._set_shape(X.shape[1:])
             return X
-        array: np.ndarray[Any, Any] = validate_data(
-            self,
-            X,
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan" if missing else True,
-            ensure_min_samples=2 if reset else 1,
-        )
+        try:
+            array: np.ndarray[Any, Any] = validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite="allow-nan" if missing else True,
+                ensure_min_samples=2 if reset else 1,
+            )
+        except (ValueError, TypeError) as error:
+            if name := _column_of_text(X):
+                raise ValueError(
+                    f"X must hold real numbers, but column {name!r} does not; leave it out, or, if "
+                    f"it holds sessions or times, pass groups={name!r} or times={name!r}"
+                ) from error
+            raise
         if reset:
             self._shape = array.shape[1:]
         return array
@@ -116,8 +124,12 @@ class ObservationsMixin:
         if groups is not None:
             raise ValueError("groups must be None when X_pos is given: they are for recordings")
         if np.shape(X) != np.shape(X_pos):
+            shapes = np.shape(X), np.shape(X_pos)
+            views = all(len(shape) == 2 for shape in shapes) and shapes[0][0] == shapes[1][0]
+            way = "; for two views with columns of their own pass encoder=(a, b), a module for each"
             raise ValueError(
-                f"X and X_pos must have the same shape, got {np.shape(X)} and {np.shape(X_pos)}"
+                f"X and X_pos must have the same shape, got {shapes[0]} and {shapes[1]}"
+                f"{way if views else ''}"
             )
         x = self._as_array(X, reset)
         pairs = ArrayPairs(x, self._as_array(X_pos, False))
@@ -197,6 +209,16 @@ def is_source(X: Any) -> bool:
     A data frame has a method ``sample``, too.
     """
     return is_torch_data(X) or (isinstance(X, World | PairSource) and not hasattr(X, "__array__"))
+
+
+def _column_of_text(X: Any) -> str:
+    """Return the name of the first column of a data frame that is not numeric; empty if none is."""
+    for name in getattr(X, "columns", ()):
+        try:
+            np.asarray(X[name]).astype(np.float64)
+        except (ValueError, TypeError):
+            return str(name)
+    return ""
 
 
 def _float_like(array: np.ndarray[Any, Any]) -> type:

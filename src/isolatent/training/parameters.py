@@ -56,7 +56,7 @@ class ContrastiveParameters(RecordingEstimator):
     relax: str | Sequence[str] = DEFAULT
     noise_share: float | None = None
     axes: str | None = DEFAULT
-    encoder: str | nn.Module = "mlp"
+    encoder: str | nn.Module | tuple[nn.Module, nn.Module] = "mlp"
     counts: bool = False
     lag: int | Sequence[int] = 1
     window: int = 1
@@ -153,11 +153,13 @@ class ContrastiveParameters(RecordingEstimator):
             check_relaxable(relaxed or (), self.loss)
             if self.potentials is not None:
                 raise ValueError("potentials must be None when loss is a module: it brings its own")
-        if not isinstance(self.encoder, nn.Module):
+        if isinstance(self.encoder, tuple | list):
+            self._check_views()
+        elif not isinstance(self.encoder, nn.Module):
             check_one_of("encoder", self.encoder, ENCODERS)
         if not isinstance(self.counts, bool | np.bool_):
             raise TypeError(f"counts must be True or False, got {self.counts!r}")
-        if self.counts and isinstance(self.encoder, nn.Module):
+        if self.counts and not isinstance(self.encoder, str):
             raise ValueError(
                 "counts must be False when encoder is a module: begin it with encoders.Anscombe()"
             )

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import Tensor
 
 from isolatent.checks import IsolatentWarning
@@ -39,6 +39,9 @@ __all__ = [
 
 SECONDS_BETWEEN_LINES = 10.0
 PATIENCE, NOTEBOOK_PAUSE = 5.0, 0.5  # seconds
+# Time left that is told before the held-out loss has levelled off: most fits end far earlier.
+LONGEST_TOLD = 600.0  # seconds
+UNTIL_PLATEAU = "ends when the held-out loss levels off"
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Step:
             None for other losses.
         scale: The similarity's scale, or the mean of its weights, if it has them.
         quality: Score of the averaged network on known factors, where it was just measured.
-        held_out: Loss of the averaged network on held-out pairs, where it was just measured.
+        held_out: Loss of the averaged network on held-out pairs, where it was just measured. All
+            of them are contrasted at once, so it is not comparable with ``loss``.
+        held_out_information: The bound log B - loss on held-out pairs, where it was just measured,
+            in nats; as ``information``, it is at most log B, with all held-out pairs as B.
     """
 
     number: int
@@ -63,6 +69,7 @@ class Step:
     scale: float | None
     quality: float | None = None
     held_out: float | None = None
+    held_out_information: float | None = None
 
 
 def steps_to_tensor(steps: Sequence[Step]) -> Tensor:
@@ -72,7 +79,10 @@ def steps_to_tensor(steps: Sequence[Step]) -> Tensor:
 
 
 def steps_from_tensor(table: Tensor) -> list[Step]:
-    """Return the steps of a table that :func:`steps_to_tensor` returned."""
+    """Return the steps of a table that :func:`steps_to_tensor` returned.
+
+    Tables of earlier versions lack the last columns.
+    """
     return [
         Step(int(number), int(total), loss, *(None if math.isnan(v) else v for v in rest))
         for number, total, loss, *rest in table.tolist()
@@ -83,7 +93,8 @@ class ProgressDisplay:
     """A live bar on a terminal, a plain line now and then elsewhere, nothing when quiet.
 
     Use it as a context manager and call it with every :class:`Step`. The number of steps, and so
-    the time left, is an upper bound until the held-out loss levels off.
+    the time left, is an upper bound until the held-out loss levels off; until then, long times left
+    are not told, since most fits end far earlier.
 
     Args:
         console: Where to draw; standard error by default.
@@ -108,6 +119,7 @@ class ProgressDisplay:
         self.pause = pause
         self.counted = counted
         self._measured: dict[str, float] = {}
+        self._first_total: int | None = None
         self._bar: Progress | None = None
 
     def __enter__(self) -> Self:
@@ -120,13 +132,12 @@ class ProgressDisplay:
                 BarColumn(bar_width=None),
                 TextColumn("{task.fields[figures]}"),
                 TimeElapsedColumn(),
-                TextColumn("left at most"),
-                TimeRemainingColumn(),
+                TextColumn("{task.fields[left]}"),
                 console=self.console,
                 transient=True,
             )
             self._bar.start()
-            self._task = self._bar.add_task("training", total=None, figures="")
+            self._task = self._bar.add_task("training", total=None, figures="", left="")
         return self
 
     def __exit__(
@@ -139,19 +150,31 @@ class ProgressDisplay:
             self._bar.stop()
 
     def __call__(self, step: Step) -> None:
-        for name, value in (("held-out loss", step.held_out), (self.quality_name, step.quality)):
+        shared = step.held_out_information
+        for name, value in (
+            # Losses on different numbers of candidates are not comparable; these bounds are.
+            ("held-out loss", step.held_out if shared is None else None),
+            ("held-out information", shared),
+            (self.quality_name, step.quality),
+        ):
             if value is not None:
                 self._measured[name] = value
+        if step.held_out is not None:  # another objective may have taken over
+            self._measured.pop("held-out information" if shared is None else "held-out loss", None)
         if self._steps_before is None:
-            self._steps_before = step.number - 1
+            self._steps_before, self._first_total = step.number - 1, step.total
         if self.quiet:
             return
+        now = time.monotonic()
         if self._bar is not None:
             self._bar.update(
-                self._task, completed=step.number, total=step.total, figures=self._figures(step)
+                *(self._task,),
+                completed=step.number,
+                total=step.total,
+                figures=self._figures(step),
+                left=self._left(step, now - self._started, step.number - self._steps_before),
             )
             return
-        now = time.monotonic()
         if now - self._printed >= self.pause or step.number == step.total:
             line = self._line(step, now - self._started, step.number - self._steps_before)
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -159,8 +182,15 @@ class ProgressDisplay:
 
     def _line(self, step: Step, seconds: float, steps: int) -> str:
         """Return a line about a run that did some steps in some seconds."""
-        left = f"at most {_clock(seconds / steps * (step.total - step.number))} left"
+        left = self._left(step, seconds, steps)
         return f"step {step.number} of at most {step.total}  {self._figures(step)}  {left}"
+
+    def _left(self, step: Step, seconds: float, steps: int) -> str:
+        """Return the time left, or what ends the run if that is not known."""
+        left = seconds / steps * (step.total - step.number)
+        levelled_off = self._first_total is not None and step.total < self._first_total
+        is_told = levelled_off or left < LONGEST_TOLD
+        return f"at most {_clock(left)} left" if is_told else UNTIL_PLATEAU
 
     def _figures(self, step: Step) -> str:
         parts = [f"loss {step.loss:.3f}"]
@@ -168,7 +198,11 @@ class ProgressDisplay:
             parts.append(f"information ≥ {max(0.0, step.information):.2f} nats")
         if step.scale is not None:
             parts.append(f"scale {step.scale:.2f}")
-        parts += [f"{name} {value:.3f}" for name, value in self._measured.items()]
+        for name, value in self._measured.items():
+            if name == "held-out information":
+                parts.append(f"{name} ≥ {max(0.0, value):.2f} nats")
+            else:
+                parts.append(f"{name} {value:.3f}")
         if self.counted is not None:
             what, count = self.counted
             passed = time.monotonic() - self._started
@@ -350,7 +384,8 @@ def _kept_lines(path: Path, header: Sequence[str], first: int) -> list[list[str]
         return []
     lines = path.read_bytes().decode(errors="replace").split("\n")
     written = ",".join(header)
-    if lines[0].rstrip("\r") != written:
+    earlier = ",".join(header[:-1])  # of versions that had a column less
+    if lines[0].rstrip("\r") not in (written, earlier):
         if not written.startswith(lines[0]) or len(lines) > 1:  # not a header that was cut
             aside = next(p for k in count(1) if not (p := Path(f"{path}.{k}")).exists())
             path.rename(aside)
@@ -360,7 +395,9 @@ def _kept_lines(path: Path, header: Sequence[str], first: int) -> list[list[str]
                 stacklevel=2,
             )
         return []
-    rows = (line.rstrip("\r").split(",") for line in lines[1:-1])  # a last one may be cut
+    rows = [line.rstrip("\r").split(",") for line in lines[1:-1]]  # a last one may be cut
+    if lines[0].rstrip("\r") == earlier:
+        rows = [[*row, ""] for row in rows]
     return [row for row in rows if _is_step(row, len(header)) and int(row[0]) < first]
 
 

@@ -2,13 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from isolatent.pairs.readers.faults import unknown_name
 
-__all__ = ["stack_trials", "take_columns"]
+__all__ = ["drop_columns", "resolve_roles", "stack_trials", "take_columns"]
+
+
+def resolve_roles(
+    X: Any, groups: Any, times: Any, known: Mapping[str, str]
+) -> tuple[Any, Any, Any]:
+    """Return observations, session ids and times of a data frame, or of what else was given.
+
+    Args:
+        X: The observations; of a data frame, columns of sessions and times are taken out.
+        groups: Session ids, or the name of their column; None for that of the fit, if X has it.
+        times: The same for times.
+        known: Names that the fit used, by ``"groups"`` and ``"times"``.
+
+    Example:
+        >>> import pandas as pd
+        >>> table = pd.DataFrame({"u": [0.5, 0.7], "day": ["mon", "tue"]})
+        >>> rest, groups, times = resolve_roles(table, None, None, {"groups": "day"})
+        >>> [*rest], groups.tolist(), times
+        (['u'], ['mon', 'tue'], None)
+    """
+    columns = {str(name) for name in getattr(X, "columns", ())}
+    has = {role: name for role, name in known.items() if name in columns}
+    groups = has.get("groups") if groups is None else groups
+    times = has.get("times") if times is None else times
+    X, groups, times = take_columns(X, groups, times)
+    return drop_columns(X, known.values()), groups, times
+
+
+def drop_columns(X: Any, names: Collection[str]) -> Any:
+    """Return a data frame without some of its columns, if it has them; all else as it is."""
+    columns = getattr(X, "columns", None)
+    if columns is None or not names:
+        return X
+    rest = [name for name in columns if str(name) not in names]
+    return X if len(rest) == len(columns) else X[rest]
 
 
 def take_columns(X: Any, groups: Any, times: Any) -> tuple[Any, Any, Any]:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array
 from torch import Tensor, nn
 
 from isolatent.checks import check_integer
+from isolatent.encoders import RecordingEncoders
 from isolatent.inference import chunk_slices, encode_chunks
 from isolatent.pairs import (
     PairSource,
     Recording,
     SeparateRecordings,
     SeriesPairs,
+    ViewPairs,
     lay_out,
     stack_recordings,
     tensor_as_array,
@@ -25,7 +30,7 @@ from isolatent.training.assembly import IMAGE_ENCODERS, RECORDING_ENCODERS
 from isolatent.training.network_estimator import NetworkEstimator
 from isolatent.training.observations import is_source
 from isolatent.training.paired import is_stacked
-from isolatent.training.recording_inputs import stack_trials, take_columns
+from isolatent.training.recording_inputs import drop_columns, resolve_roles, stack_trials
 
 __all__ = ["RecordingEstimator"]
 
@@ -39,11 +44,13 @@ class RecordingEstimator(NetworkEstimator):
 
     window: int
     counts: bool
-    encoder: str | nn.Module
+    encoder: str | nn.Module | tuple[nn.Module, nn.Module]
     devices: int
     num_nodes: int
     _has_recording = False  # whether the model was fitted to a recording
     _columns: tuple[int, ...] | None = None  # of each recording, where each has an encoder
+    _views: tuple[int, int] | None = None  # columns of two views, where each has an encoder
+    _roles: Mapping[str, str] = MappingProxyType({})  # columns with groups and times of the fit
 
     @property
     def n_features_per_recording_(self) -> tuple[int, ...]:
@@ -87,9 +94,11 @@ class RecordingEstimator(NetworkEstimator):
         Args:
             X: Observations. For a model that was fitted to a recording, a recording: its windows
                 are those of ``fit``, and the codes of rows with NaN are NaN. For stacked pairs
-                (N, 2, ...) the codes are stacked as well.
+                (N, 2, ...) the codes are stacked as well. Columns of a data frame that the fit used
+                as groups or times are used as such, and are not encoded.
             recording: For a model with an encoder for each recording: the number of the one that X
-                is of, in the list that was given to ``fit``. None if X is such a list itself.
+                is of, in the list that was given to ``fit``. None if X is such a list itself. For
+                ``encoder=(a, b)``: 0 or 1; None for the view that has as many columns as X.
             groups: For recordings: one session id for each row, or the name of a column of X.
             times: For recordings: the time of each row, or the name of a column of X.
             max_gap: For recordings: longest run of rows with NaN that is interpolated.
@@ -101,6 +110,9 @@ class RecordingEstimator(NetworkEstimator):
             return codes.reshape(len(X), 2, -1)
         if self._columns is not None:
             return self._transform_separate(X, recording, groups, times, max_gap)
+        if self._views is not None:
+            _refuse("X is a view", groups=groups, times=times, max_gap=max_gap)
+            return self._map(self._laid_out(X, recording), module)
         if recording is not None:
             raise ValueError(
                 f"recording must be None for a model with one encoder, got {recording!r}"
@@ -114,6 +126,9 @@ class RecordingEstimator(NetworkEstimator):
         if not self._has_recording:
             _refuse("X_pos was given to fit", groups=groups, times=times, max_gap=max_gap)
             return self._map(self._as_array(X, reset=False), module)
+        alone = self.window == 1 and max_gap == 0  # rows are encoded one by one
+        if alone and groups is None and times is None:
+            X = drop_columns(X, self._roles.values())
         X, groups, times = self._as_rows(X, groups, times)
         array = self._as_array(X, reset=False, missing=True)
         read = Recording(array, groups=groups, times=times, max_gap=max_gap)
@@ -147,6 +162,71 @@ class RecordingEstimator(NetworkEstimator):
         array = self._as_recording(X, f"X of recording {number}", self._columns[number])
         read = Recording(array, groups=groups, times=times, max_gap=max_gap)
         return self._map_recording(read, self.code_module(), number)
+
+    def _check_views(self) -> None:
+        """Raise an error if there are not two encoders, for pairs of rows."""
+        both = self.encoder
+        modules = isinstance(both, tuple) and all(isinstance(one, nn.Module) for one in both)
+        if not modules or len(both) != 2:  # type: ignore[arg-type]
+            raise TypeError(
+                "encoder must be a name, a module, or a pair of modules such as (MLP(5, 2), "
+                f"MLP(7, 2)), one for each of two views, got {both!r}"
+            )
+        if self.window != 1:
+            raise ValueError(f"window must be 1 for encoders of two views, got {self.window}")
+
+    def _given_encoder(self) -> str | nn.Module:
+        """Return the encoder as one; of two views as a module that takes rows of both."""
+        if not isinstance(self.encoder, tuple):
+            return self.encoder
+        assert self._views is not None
+        return RecordingEncoders(self.encoder, self._views)
+
+    def _view_source(self, X: Any, X_pos: Any, reset: bool, **others: Any) -> PairSource:
+        """Return pairs of two views with columns of their own."""
+        _refuse("encoder is a pair", **others)
+        if isinstance(X, ViewPairs):
+            views = X
+        elif X_pos is None or is_source(X):
+            raise ValueError(
+                "X_pos must be given with encoder=(a, b): the rows of the other view, one for each "
+                "row of X"
+            )
+        else:
+            views = ViewPairs(np.asarray(X), np.asarray(X_pos))
+        if reset:
+            self.__dict__.pop("feature_names_in_", None)
+            self._views = views.widths
+        elif views.widths != self._views:
+            raise ValueError(
+                f"X and X_pos must have {self._views} columns like those of fit, got {views.widths}"
+            )
+        return views
+
+    def _laid_out(self, X: Any, number: int | None) -> np.ndarray[Any, Any]:
+        """Return rows of one view as the encoder of both takes them."""
+        assert self._views is not None
+        array = self._as_recording(X, "X", None)
+        if number is None:
+            fitting = [k for k, width in enumerate(self._views) if width == array.shape[1]]
+            if len(fitting) != 1:
+                raise ValueError(
+                    f"recording must be 0 or 1, the view that X is of, since views have "
+                    f"{self._views} columns and X has {array.shape[1]}"
+                )
+            number = fitting[0]
+        elif number not in (0, 1) or array.shape[1] != self._views[number]:
+            raise ValueError(
+                f"recording must be 0 or 1, for X with {self._views} columns, got {number!r} and "
+                f"{array.shape[1]} columns"
+            )
+        rows = torch.from_numpy(np.ascontiguousarray(array))
+        return lay_out(rows, number, max(self._views)).numpy()
+
+    def _as_array(self, X: Any, reset: bool, missing: bool = False) -> np.ndarray[Any, Any]:
+        if not reset:
+            X = drop_columns(X, self._roles.values())
+        return super()._as_array(X, reset, missing)
 
     def _as_recording(self, X: Any, name: str, columns: int | None) -> np.ndarray[Any, Any]:
         """Return a recording (T, m) as an array of floats in which NaN is allowed."""
@@ -205,7 +285,7 @@ class RecordingEstimator(NetworkEstimator):
         source = SeparateRecordings(series, common)
         if reset:
             self.__dict__.pop("feature_names_in_", None)
-            self._columns = tuple(array.shape[1] for array in arrays)
+            self._columns, self._roles = tuple(array.shape[1] for array in arrays), {}
             self._set_shape((max(self._columns),))
         return source
 
@@ -220,7 +300,7 @@ class RecordingEstimator(NetworkEstimator):
     def _as_rows(self, X: Any, groups: Any, times: Any) -> tuple[Any, Any, Any]:
         """Return a recording, or several, as rows in one array or data frame."""
         X, groups, times = _stack(X, groups, times)
-        X, groups, times = take_columns(X, groups, times)
+        X, groups, times = resolve_roles(X, groups, times, self._roles)
         vectors = isinstance(self.encoder, str) and self.encoder not in IMAGE_ENCODERS
         if vectors and len(getattr(X, "shape", ())) == 3:
             X = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asanyarray(X)
@@ -253,6 +333,8 @@ class RecordingEstimator(NetworkEstimator):
         common: Any = None,
         separate: bool | None = None,
     ) -> PairSource:
+        if isinstance(self.encoder, tuple):
+            return self._view_source(X, X_pos, reset, groups=groups, times=times, max_gap=max_gap)
         if separate is not None and not isinstance(separate, bool | np.bool_):
             raise TypeError(f"separate must be True, False or None, got {separate!r}")
         several = X_pos is None and not is_source(X) and _is_list(X)
@@ -274,7 +356,7 @@ class RecordingEstimator(NetworkEstimator):
             if fitted or _is_separate(X, common, separate):
                 return self._separate_source(X, groups, reset, times, max_gap, common)
         if reset:
-            self._columns = None
+            self._columns, self._views, self._roles = None, None, {}
         if X_pos is not None or is_source(X):
             kind = "X is a world or a pair source" if is_source(X) else "X_pos is given"
             _refuse(kind, times=times, max_gap=max_gap)
@@ -288,6 +370,9 @@ class RecordingEstimator(NetworkEstimator):
                     f"window must be 1 when {kind}: windows are of recordings, got {self.window}"
                 )
             return super()._as_source(X, X_pos, groups, reset)
+        if reset:
+            named = (("groups", groups), ("times", times))
+            self._roles = {role: name for role, name in named if isinstance(name, str)}
         X, groups, times = self._as_rows(X, groups, times)
         return SeriesPairs(
             self._as_array(X, reset, missing=True),

@@ -44,6 +44,8 @@ class ContrastiveRecord(ModelRecord):
     head: Literal["sphere", "box", "free"]
     recording: bool = False
     columns: list[Count] | None = None
+    views: Annotated[list[Count], Field(min_length=2, max_length=2)] | None = None
+    roles: dict[Literal["groups", "times"], str] = Field(default_factory=dict)
     dtype: Literal["float32", "float64"]
     relaxed: list[str]
     gains: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]]
@@ -75,6 +77,8 @@ class StoredModel(FittedClaims):
             "head": self.head_,
             "recording": self._has_recording,
             "columns": None if self._columns is None else list(self._columns),
+            "views": None if self._views is None else list(self._views),
+            "roles": dict(self._roles),
             "dtype": str(dtype_of(self.encoder_)).removeprefix("torch."),
             "relaxed": list(self.relaxed_),
             "gains": {name: list(gain) for name, gain in self.gains_.items()},
@@ -91,6 +95,9 @@ class StoredModel(FittedClaims):
         self._has_recording = record.get("recording", False)
         columns = record.get("columns")
         self._columns = None if columns is None else tuple(columns)
+        views = record.get("views")
+        self._views = None if views is None else (views[0], views[1])
+        self._roles = dict(record.get("roles", {}))
         self._dtype = getattr(torch, record["dtype"])
         self.relaxed_ = tuple(record["relaxed"])
         self.gains_ = {name: tuple(gain) for name, gain in record["gains"].items()}
@@ -132,10 +139,12 @@ class StoredModel(FittedClaims):
                 )
             self.encoder_.to(self._dtype)
         else:
-            self.encoder_ = deepcopy(self.encoder)
+            encoder_given = self._given_encoder()
+            assert isinstance(encoder_given, nn.Module)
+            self.encoder_ = deepcopy(encoder_given)
             if noisy:
                 self.encoder_ = build_noisy_encoder(
-                    self.encoder, self._window_shape, self.beliefs_, self.n_components
+                    encoder_given, self._window_shape, self.beliefs_, self.n_components
                 )
         if noisy:
             assert isinstance(self.encoder_, nn.Sequential)

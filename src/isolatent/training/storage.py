@@ -100,7 +100,7 @@ class Stored(ABC):
         return cls._load(Path(directory), {})
 
     @classmethod
-    def _load(cls, directory: Path, modules: Mapping[str, nn.Module | None]) -> Self:
+    def _load(cls, directory: Path, modules: Mapping[str, Any]) -> Self:
         """Read a model, with the user's own modules in place of the parameters they are for."""
         described = directory / "model.json"
         tensors, record = read_pair(directory / "model")
@@ -191,8 +191,13 @@ def _estimator_name(kind: type) -> str:
     return next(k.__name__ for k in kind.__mro__ if k.__module__.startswith("isolatent."))
 
 
+def holds_modules(value: Any) -> bool:
+    """Return whether a parameter is a tuple of the user's modules."""
+    return isinstance(value, tuple) and any(isinstance(one, nn.Module) for one in value)
+
+
 def _saved(value: Any) -> Any:
-    if isinstance(value, nn.Module):
+    if isinstance(value, nn.Module) or holds_modules(value):
         return USER_MODULE
     return value.to_dict() if isinstance(value, Recipe) else value
 
@@ -203,7 +208,7 @@ def _loaded(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value  # JSON has no tuples
 
 
-def _check_module(name: str, saved: Any, module: nn.Module | None) -> None:
+def _check_module(name: str, saved: Any, module: Any) -> None:
     if saved == USER_MODULE and module is None:
         raise ValueError(
             f"{name} must be given: the model was fitted with a module of your own, and code is "

@@ -33,7 +33,8 @@ Array: TypeAlias = npt.NDArray[Any]
 ZIP_MAGIC = b"PK\x03\x04"
 SESSION_ARRAYS = ("session", "groups")  # default names of the session ids
 OBSERVED_ARRAYS = ("x", "X")  # default names of the observations
-OTHER_ARRAYS = ("x_pos", "X_pos", "z", *SESSION_ARRAYS)  # never observations by default
+FACTOR_ARRAYS = ("z",)
+OTHER_ARRAYS = ("x_pos", "X_pos", *SESSION_ARRAYS)  # never observations or factors by default
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def contents_of(path: Path, store: ArrayStore, selection: Selection) -> Contents
     times = values.get("time")
     if times is not None and times.ndim > 1 and 1 in times.shape:
         times = times.reshape(-1)
-    expected = name in (selection.array, *OBSERVED_ARRAYS)
+    expected = name in (selection.array, *(FACTOR_ARRAYS if selection.factors else OBSERVED_ARRAYS))
     notes = [] if expected else [f"read the array {name!r}"]
     return Contents(
         *(values["x"], values.get("x_pos")),
@@ -135,16 +136,20 @@ def contents_of(path: Path, store: ArrayStore, selection: Selection) -> Contents
 
 
 def _observed(where: str, arrays: Mapping[str, Listed], selection: Selection) -> str:
-    """Return the name of the array with the observations."""
+    """Return the name of the array with the observations, or the true factors."""
+    ours: tuple[str, ...] = OBSERVED_ARRAYS
+    others: tuple[str, ...] = FACTOR_ARRAYS
+    if selection.factors:
+        ours, others = others, ours
     if selection.array is not None:
         if selection.array in arrays:
             return selection.array
         message = unknown_name("array", selection.array, "--array", [*arrays])
         raise ValueError(f"{where}: {message}")
-    for name in OBSERVED_ARRAYS:
+    for name in ours:
         if name in arrays:
             return name
-    roles = {selection.session, selection.time, *OTHER_ARRAYS}
+    roles = {selection.session, selection.time, *OTHER_ARRAYS, *others}
     possible = [
         name
         for name, array in arrays.items()
@@ -157,7 +162,11 @@ def _observed(where: str, arrays: Mapping[str, Listed], selection: Selection) ->
         return possible[0]
     shapes = [f"{name!r} {arrays[name].shape}" for name in possible[:8]]
     if not possible:
-        raise ValueError(f"{where}: has no array 'x'; it has {listed([*arrays])}")
+        raise ValueError(f"{where}: has no array {ours[0]!r}; it has {listed([*arrays])}")
+    if selection.factors:
+        raise ValueError(
+            f"{where}: has no array 'z'; name the factors so; it has {', '.join(shapes)}"
+        )
     close = nearest_name("x", possible) or possible[0]
     raise ValueError(
         f"{where}: has no array 'x'; choose one with --array, such as --array {close}: "

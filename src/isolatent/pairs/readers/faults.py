@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from isolatent.files import DamagedFileError
+from isolatent.files import INTERPRETATION_ERRORS, DamagedFileError
 
 __all__ = [
     "LineOf",
@@ -19,6 +19,7 @@ __all__ = [
     "listed",
     "nearest_name",
     "raise_faults",
+    "unexpected_as_damaged",
     "unknown_name",
 ]
 
@@ -54,6 +55,25 @@ def damaged_as(path: str | os.PathLike[str]) -> Iterator[None]:
         elif isinstance(error, RecursionError):
             reason = ["it is nested too deeply"]
         raise DamagedFileError(Path(path).name, reason[0]) from error
+
+
+@contextmanager
+def unexpected_as_damaged(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors that no check foresaw, such as a KeyError, into one line that names the file.
+
+    Example:
+        >>> with unexpected_as_damaged("folder/x.mat"):
+        ...     [].pop()
+        Traceback (most recent call last):
+        isolatent.files.DamagedFileError: x.mat is damaged: pop from empty list
+    """
+    try:
+        yield
+    except INTERPRETATION_ERRORS as error:
+        if isinstance(error, ValueError | MemoryError | FloatingPointError):
+            raise  # of a check, or of the machine
+        with damaged_as(path):
+            raise
 
 
 def raise_faults(where: str, faults: Sequence[str]) -> None:

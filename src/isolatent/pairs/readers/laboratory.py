@@ -6,6 +6,8 @@ whatever would have to be unpickled are refused.
 
 from __future__ import annotations
 
+import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +41,9 @@ __all__ = [
 Array: TypeAlias = npt.NDArray[Any]
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+COMPRESSED = 15  # the type of a compressed variable of MATLAB
+STRUCT_COPIES = 2  # of a struct that is read: its bytes, and its arrays
+DEEPEST_STRUCT = 5  # structs within each other
 MAX_ARRAYS = 10_000  # that are listed of a file
 REFUSED = "is refused: "  # a verdict on files that are whole
 SAFE_CODECS = {
@@ -190,32 +195,83 @@ def read_hdf5(path: Path, selection: Selection) -> Contents:
 
 
 class MatlabStore:
-    """The variables of a MATLAB file up to version 7.
+    """The variables of a MATLAB file up to version 7, and fields of structs as ``struct/field``.
+
+    Fields of a struct are known only once it is read, which is refused if it takes too much memory.
 
     Args:
         path: The file.
+        selection: How much memory the values may take.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, selection: Selection) -> None:
         from scipy import io
 
         self.path, self._io = path, io
+        self._fields: dict[str, Array] = {}
         with damaged_as(path):
             found = io.whosmat(path)
         self.arrays = {
             name: Listed(tuple(map(int, shape)), _matlab_dtype(kind)) for name, shape, kind in found
         }
+        structs = [
+            name for name, shape, kind in found if kind == "struct" and tuple(shape) == (1, 1)
+        ]
+        if structs:
+            with damaged_as(path):
+                largest = _largest_variable(path)
+            check_memory(f"{path.name}: struct {structs[0]!r}", STRUCT_COPIES * largest, selection)
+        for name in structs:
+            with damaged_as(path):
+                fields = dict(_fields_of(name, self._load(name)))
+            self._fields |= fields
+            self.arrays |= {
+                field: Listed(values.shape, None if values.dtype.kind in "OV" else values.dtype)
+                for field, values in fields.items()
+            }
+
+    def _load(self, name: str) -> Array:
+        read = self._io.loadmat
+        options = {"chars_as_strings": True, "mat_dtype": False}
+        values: Array = read(self.path, variable_names=[name], **options)[name]
+        return values
 
     def read(self, name: str) -> Array:
         """Return a variable; char arrays as one string for each row."""
-        values = self._io.loadmat(
-            self.path, variable_names=[name], chars_as_strings=True, mat_dtype=False
-        )[name]
+        values = self._fields[name] if name in self._fields else self._load(name)
         if values.dtype.hasobject or values.dtype.names:
             raise DamagedFileError(
                 self.path.name, f"{name!r} holds objects, which are not read", REFUSED
             )
         return np.char.rstrip(values) if values.dtype.kind == "U" else np.asarray(values)
+
+
+def _fields_of(name: str, record: Array, depth: int = 1) -> Iterator[tuple[str, Array]]:
+    """Yield the fields of a plain struct, and those of structs in it, by their paths."""
+    for field in record.dtype.names or ():
+        values = np.asarray(record[field].reshape(-1)[0])
+        path = f"{name}/{field}"
+        if values.dtype.names and values.size == 1 and depth < DEEPEST_STRUCT:
+            yield from _fields_of(path, values, depth + 1)
+        else:
+            yield path, values
+
+
+def _largest_variable(path: Path) -> int:
+    """Return the bytes of the largest variable of a file of version 5 to 7, once decompressed."""
+    largest = 0
+    with path.open("rb") as file:
+        head = file.read(128)
+        order = "<" if head[126:128] == b"IM" else ">"
+        while len(tag := file.read(8)) == 8:
+            kind, size = struct.unpack(f"{order}II", tag)
+            end = file.tell() + size
+            if kind == COMPRESSED:
+                tag = zlib.decompressobj().decompress(file.read(min(size, 256)), 8)
+                largest = max(largest, struct.unpack(f"{order}II", tag)[1])
+            largest = max(largest, size)
+            file.seek(end)
+    return largest
 
 
 def _matlab_dtype(kind: str) -> np.dtype[Any] | None:
@@ -228,7 +284,7 @@ def read_matlab(path: Path, selection: Selection) -> Contents:
     """Return the contents of a MATLAB file of any version."""
     if is_hdf5(path):
         return contents_of(path, Hdf5Store(path, matlab=True), selection)
-    return contents_of(path, MatlabStore(path), selection)
+    return contents_of(path, MatlabStore(path, selection), selection)
 
 
 def is_hdf5(path: Path) -> bool:

@@ -7,8 +7,8 @@ named, too.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,6 +22,7 @@ from isolatent.pairs.readers.faults import (
     joined,
     listed,
     raise_faults,
+    unexpected_as_damaged,
 )
 from isolatent.pairs.readers.selection import (
     Contents,
@@ -83,6 +84,8 @@ class Observations:
         rows: Numbers of these rows in the file, or None for all of them.
         notes: What was left out and how the file was read, one line each.
         n_incomplete: Number of rows with missing values, left out of pairs.
+        others: Columns of a table that are neither observations nor ids nor times, by name; they
+            have all rows of the file.
     """
 
     x: Array
@@ -94,6 +97,21 @@ class Observations:
     rows: Array | None = None
     notes: tuple[str, ...] = ()
     n_incomplete: int = 0
+    others: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> dict[str, Array]:
+        """All columns by name, those that are no observations first, with one value for each row.
+
+        They are converted when they are asked for, since text takes much memory.
+        """
+        others = {name: _values_or_labels(values) for name, values in self.others.items()}
+        if self.rows is not None:
+            others = {name: values[self.rows] for name, values in others.items()}
+        if self.x.ndim != 2:
+            return others
+        names = self.names or [f"column {k}" for k in range(self.x.shape[1])]
+        return others | dict(zip(names, self.x.T, strict=True))
 
     @property
     def complete(self) -> npt.NDArray[np.bool_]:
@@ -139,8 +157,9 @@ def read_observations(
     selection = selection or Selection()
     if session is not None:
         selection = replace(selection, session=session)
-    path, contents = _load(path, selection)
-    return _checked(path.name, contents, selection, varying)
+    with unexpected_as_damaged(path):
+        path, contents = _load(path, selection)
+        return _checked(path.name, contents, selection, varying)
 
 
 def read_pairs(
@@ -159,8 +178,10 @@ def read_pairs(
     selection = selection or Selection()
     if session is not None:
         selection = replace(selection, session=session)
-    path, first = _load(path, selection)
-    path_pos, second = _load(path_pos, selection)
+    with unexpected_as_damaged(path):
+        path, first = _load(path, selection)
+    with unexpected_as_damaged(path_pos):
+        path_pos, second = _load(path_pos, selection)
     for which, part in ((path.name, first), (path_pos.name, second)):
         if part.x_pos is not None:
             raise ValueError(
@@ -178,20 +199,33 @@ def read_pairs(
     return _checked(path.name, first, selection, varying, path_pos.name)
 
 
-def read_factors(path: FilePath) -> Array:
-    """Read true factors (rows, factors): the array ``z`` of an .npz file, else the whole file."""
-    is_archive = Path(path).suffix.lower() == ".npz"
-    path, contents = _load(path, Selection(array="z") if is_archive else Selection())
+def read_factors(path: FilePath, selection: Selection | None = None) -> Observations:
+    """Read true factors, which must be finite and vary.
+
+    Of a table, columns of times and ids by their usual names are left out, unless ``columns`` asks
+    for them; ``notes`` says so.
+
+    Args:
+        path: A file as for :func:`read_observations`; of files of arrays, the array ``z``.
+        selection: Its ``columns`` are the factors; its session and time are none.
+
+    Returns:
+        The factors as ``x`` (rows, factors), with their ``names``, if they have any.
+    """
+    selection = replace(selection or Selection(), factors=True, anchors_only=True)
+    with unexpected_as_damaged(path):
+        path, contents = _load(path, selection)
+    raise_faults(path.name, contents.faults)
     if contents.x.ndim == 1:
         contents.x = contents.x[:, None]
-    _as_rows(path.name, contents, Selection())
+    _as_rows(path.name, contents, selection)
     where, z = path.name, contents.x
     finite, constant = _scan_columns(contents, z)
     faults = [] if finite.all() else [_not_finite(contents, z, finite)]
     if constant.any():
         faults.append(f"{_columns(contents.names, constant)} constant, and must vary")
     raise_faults(where, faults)
-    return z
+    return Observations(z, names=contents.names, notes=tuple(contents.notes))
 
 
 def columns_by_name(where: str, names: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -260,9 +294,21 @@ def _load(path: FilePath, selection: Selection) -> tuple[Path, Contents]:
     if module == "text_tables":
         return path, read(path, suffix, selection)
     contents = read(path, selection)
+    if selection.transpose and not contents.faults:
+        _transpose(path.name, contents)
     if contents.x.ndim == 2 and not contents.faults:
         select_columns(contents, selection)
     return path, contents
+
+
+def _transpose(where: str, contents: Contents) -> None:
+    """Turn an array (columns, rows), such as channels by times."""
+    if contents.x.ndim != 2:
+        shape = contents.x.shape
+        raise ValueError(f"{where}: --transpose is for arrays with two axes, got shape {shape}")
+    contents.x = contents.x.T
+    if contents.x_pos is not None:
+        contents.x_pos = contents.x_pos.T
 
 
 # Checks
@@ -297,6 +343,12 @@ def _checked(
             faults.append(f"x_pos {infinite}" if where_pos is None else f"{where_pos} {infinite}")
         finite, constant = finite & finite_pos, constant & constant_pos
     _check_rows(contents, len(x), faults, varying)
+    wide = contents.x_pos is None and x.ndim == 2 and len(x) < x.shape[1]
+    if varying and wide and contents.line_of is None and not selection.transpose:
+        contents.notes.append(
+            f"{len(x)} rows and {x.shape[1]} columns: --transpose if rows are channels and columns "
+            "are times"
+        )
     if varying and not faults:
         _check_complete(contents, x, finite, constant)
     raise_faults(where, faults)
@@ -393,7 +445,16 @@ def _usable(
         rows,
         tuple(notes),
         n_incomplete,
+        contents.others,
     )
+
+
+def _values_or_labels(values: Any) -> Array:
+    """Return numbers and dates as they are, and all else as text."""
+    array = np.asarray(values)
+    if array.dtype.kind in "fiuMb":
+        return array
+    return np.asarray(["" if value is None else str(value) for value in array.tolist()])
 
 
 def _as_rows(where: str, contents: Contents, selection: Selection) -> None:

@@ -45,9 +45,11 @@ class Selection:
         wanted: Names of the columns that are required, in this order: those of a fit.
         positive_suffix: Columns ``name + positive_suffix`` hold the positives of ``name``.
         array: Name of the array with the observations.
+        transpose: Whether rows of an array are dimensions, and its columns observations.
         optional: Names of ``session``, ``time`` and ``array`` that are used where a file has them.
         anchors_only: Whether positives of a file are ignored.
         images: Whether arrays with three or four dimensions are images, and not trials.
+        factors: Whether the columns are true factors; of the options, only ``columns`` is for them.
         max_memory: Bytes that the values may take.
     """
 
@@ -58,15 +60,22 @@ class Selection:
     wanted: Sequence[str] | None = None
     positive_suffix: str | None = None
     array: str | None = None
+    transpose: bool = False
     optional: Mapping[str, str] = field(default_factory=dict)
     anchors_only: bool = False
     images: bool = False
+    factors: bool = False
     max_memory: float | None = None
 
     def resolve(self, known: Container[str]) -> Selection:
         """Return the selection with the optional names that a file has."""
         found: dict[str, Any] = {r: name for r, name in self.optional.items() if name in known}
         return replace(self, optional={}, **found)
+
+    @property
+    def columns_option(self) -> str:
+        """The option of the command line that chooses columns."""
+        return "--truth-columns" if self.factors else "--columns"
 
     @property
     def memory(self) -> float:
@@ -88,6 +97,7 @@ class Contents:
         faults: Problems found so far.
         notes: What was done about peculiarities of the file, for the user.
         line_of: Maps rows to lines of a text file.
+        others: Further columns of a table, by name.
     """
 
     x: Array
@@ -99,6 +109,7 @@ class Contents:
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     line_of: LineOf | None = None
+    others: Mapping[str, Any] = field(default_factory=dict)
 
 
 def column_numbers(
@@ -124,12 +135,17 @@ def column_numbers(
     known = [str(k) for k in range(n_columns)] if names is None else list(names)
     place = {name: k for k, name in reversed([*enumerate(known)])}
     if selection.wanted is not None:
-        return _wanted(known, place, selection.wanted, faults), None
+        found = _wanted(known, place, selection.wanted, faults)
+        suffix = None if selection.anchors_only else selection.positive_suffix
+        partners = [name + suffix for name in selection.wanted] if suffix is not None else []
+        has_all = bool(partners) and all(name in place for name in partners)
+        return found, [place[name] for name in partners] if has_all else None
     numbered = names is None
     used = set(range(n_columns))
     order = list(range(n_columns))
     if selection.columns:
-        order = _find(known, place, selection.columns, "--columns", numbered, faults)
+        option = selection.columns_option
+        order = _find(known, place, selection.columns, option, numbered, faults)
         used = set(order)
     if selection.drop:
         used -= set(_find(known, place, selection.drop, "--drop", numbered, faults))

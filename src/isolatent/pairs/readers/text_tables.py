@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from isolatent.files import DamagedFileError
 from isolatent.pairs.readers.faults import (
+    MAX_LISTED,
     LineOf,
     damaged_as,
     describe_rows,
+    joined,
     listed,
     unknown_name,
 )
@@ -33,13 +35,16 @@ from isolatent.pairs.readers.selection import (
 __all__ = ["TABLE_SUFFIXES", "Dialect", "float_of", "read_table", "sniff_dialect"]
 
 Array: TypeAlias = npt.NDArray[Any]
+Advise: TypeAlias = Callable[[str, str], str]  # what to do about a column of text
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt")
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, ".parquet")
 SEPARATORS = (",", ";", "\t", "|")
+SPACE_SEPARATOR = " "  # any number of them, in .txt files
+COMMENT = "#"  # begins lines before the table
 SAMPLE_BYTES = 2**16  # from which the dialect is recognised
 SAMPLE_RECORDS = 50
-SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+SEPARATOR_NAMES = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 MISSING_TEXT = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A", "-NaN", "-nan")
 # Names of columns that are hardly ever observations.
 SUSPECT = {
@@ -57,11 +62,15 @@ class Dialect:
         separator: The character between columns.
         decimal: The character between the digits of a fraction.
         encoding: The encoding of the text.
+        comments: Number of lines before the table, which are comments or blank.
+        names: Names of the columns, if the last comment holds them; else the first line does.
     """
 
     separator: str = ","
     decimal: str = "."
     encoding: str = "utf-8"
+    comments: int = 0
+    names: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Return what differs from commas, decimal points and UTF-8; empty if nothing does."""
@@ -72,22 +81,35 @@ class Dialect:
             parts.append("decimal commas")
         if self.encoding not in ("utf-8", "utf-8-sig"):
             parts.append(f"encoding {self.encoding}")
+        if self.comments:
+            lines = f"{self.comments} line{'s' * (self.comments > 1)} of comments"
+            parts.append(f"{lines} at the start{', the names of columns' * bool(self.names)}")
         return ", ".join(parts)
 
 
-def sniff_dialect(sample: bytes) -> Dialect:
+def sniff_dialect(sample: bytes, spaces: bool = False) -> Dialect:
     r"""Return the dialect of a table, from the start of its file.
 
+    Args:
+        sample: The start of the file.
+        spaces: Whether columns may be separated by spaces.
+
     Example:
-        >>> sniff_dialect(b"\xef\xbb\xbfa;b\n1,5;2\n")
-        Dialect(separator=';', decimal=',', encoding='utf-8-sig')
+        >>> sniff_dialect(b"\xef\xbb\xbfa;b\n1,5;2\n").separator
+        ';'
+        >>> found = sniff_dialect(b"# of Monday\n# left right\n1.5  2\n3.0  4\n", spaces=True)
+        >>> found.comments, found.names
+        (2, ('left', 'right'))
     """
     encoding = _sniff_encoding(sample)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(sample)
     whole = text if len(sample) < SAMPLE_BYTES else text[: text.rfind("\n") + 1]
+    every = whole.splitlines(keepends=True)
+    is_before = [not line.strip() or line.lstrip().startswith(COMMENT) for line in every]
+    comments = is_before.index(False) if False in is_before else 0
     records: dict[str, list[list[str]]] = {}
-    for separator in SEPARATORS:
-        lines = csv.reader(whole.splitlines(keepends=True), delimiter=separator)
+    for separator in (*SEPARATORS, *([SPACE_SEPARATOR] if spaces else [])):
+        lines = _split(every[comments:], separator)
         try:
             found = itertools.islice((record for record in lines if record), SAMPLE_RECORDS)
             records[separator] = [*found]
@@ -105,7 +127,30 @@ def sniff_dialect(sample: bytes) -> Dialect:
     cells = [cell for row in records.get(separator, [])[1:] for cell in row]
     commas = sum(_is_number(cell.replace(",", ".")) for cell in cells if cell.count(",") == 1)
     points = sum(_is_number(cell) for cell in cells if "." in cell)
-    return Dialect(separator, "," if separator != "," and commas > points else ".", encoding)
+    decimal = "," if separator != "," and commas > points else "."
+    names = _names_in_comment(every[:comments], records.get(separator, []), separator, decimal)
+    return Dialect(separator, decimal, encoding, comments, names)
+
+
+def _split(lines: Iterable[str], separator: str) -> Iterator[list[str]]:
+    """Yield the cells of each line, or record of several lines."""
+    if separator == SPACE_SEPARATOR:
+        return (line.split() for line in lines)
+    return csv.reader(lines, delimiter=separator)
+
+
+def _names_in_comment(
+    comments: Sequence[str], records: Sequence[Sequence[str]], separator: str, decimal: str
+) -> tuple[str, ...]:
+    """Return names of columns in the last comment, where the table has only numbers below."""
+    if not comments or not records:
+        return ()
+    if not all(_is_number(cell.replace(decimal, ".")) for cell in records[0]):
+        return ()
+    line = comments[-1].strip().lstrip(COMMENT).strip()
+    names = next(_split([line], separator), [])
+    is_header = len(names) == len(records[0]) and not any(map(_is_number, names))
+    return tuple(name.strip() for name in names) if is_header else ()
 
 
 def _sniff_encoding(sample: bytes) -> str:
@@ -129,18 +174,21 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
         raise ValueError(f"{path.name}: --array is for files of arrays, got {selection.array!r}")
     is_text = suffix in TEXT_SUFFIXES
     dialect: Dialect | None = None
+    ragged: list[str] = []
     if is_text:
-        table, dialect = _open_text(path, selection)
+        table, dialect, ragged = _open_text(path, selection)
     else:
         table = _open_parquet(path, selection)
     names: list[str] = table.column_names
     selection = selection.resolve(set(names))
     line_of = None if dialect is None else _line_finder(path, dialect)
-    faults = _table_faults(names, is_text, selection)
+    faults = [*ragged, *_table_faults(names, is_text, selection)]
     notes = []
     if dialect is not None and (described := dialect.describe()):
         notes.append(f"read with {described}")
     found, found_pos = column_numbers(names, len(names), selection, faults)
+    if selection.factors and not selection.columns:
+        found = _without_suspects(names, found, notes)
     columns, place = table.columns, {name: k for k, name in reversed([*enumerate(names)])}
     roles: dict[str, Array] = {}
     for role in ("session", "time"):
@@ -159,14 +207,20 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
             roles |= {} if times is None else {role: times}
     used = [*found, *(found_pos or [])]
     for role, suspects in SUSPECT.items():
-        asked = selection.columns or selection.wanted is not None
+        asked = selection.columns or selection.wanted is not None or selection.factors
         for name in [] if asked else [names[k] for k in used if names[k].lower() in suspects]:
             option = f"--{role} {name}"
             does = "leaves it out" if role == "drop" else f"makes it the {role} of rows"
             notes.append(f"column {name!r} is taken as an observation; {option} {does}")
-    floats = {k: _to_floats(names[k], columns[k], dialect, faults, line_of) for k in used}
+    advise = _advise_factors if selection.factors else _advise
+    if selection.wanted is not None or (selection.anchors_only and not selection.factors):
+        advise = _advise_use
+    floats = {k: _to_floats(names[k], columns[k], dialect, faults, line_of, advise) for k in used}
     size = len(used) * table.num_rows * 8
     check_memory(path.name, size, selection)
+
+    taken = {*used, *(place[n] for n in (selection.session, selection.time) if n in place)}
+    others = {name: columns[k] for k, name in enumerate(names) if k not in taken and name}
 
     def stacked(numbers: Sequence[int]) -> Array:
         if faults or not numbers:  # raised later, with the others
@@ -182,7 +236,19 @@ def read_table(path: Path, suffix: str, selection: Selection) -> Contents:
         faults=faults,
         notes=notes,
         line_of=line_of,
+        others=others,
     )
+
+
+def _without_suspects(names: Sequence[str], found: Sequence[int], notes: list[str]) -> list[int]:
+    """Leave out columns of times and ids, which are hardly ever factors, and note which."""
+    suspects = {name for group in SUSPECT.values() for name in group}
+    kept = [k for k in found if names[k].lower() not in suspects]
+    if not kept or len(kept) == len(found):
+        return [*found]
+    left_out = listed([names[k] for k in found if names[k].lower() in suspects])
+    notes.append(f"not taken as factors: {left_out}; --truth-columns chooses the factors")
+    return kept
 
 
 def _open_parquet(path: Path, selection: Selection) -> Any:
@@ -196,8 +262,11 @@ def _open_parquet(path: Path, selection: Selection) -> Any:
         return parquet.read_table(path)
 
 
-def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect]:
-    """Return a text file as an Arrow table, and its dialect."""
+def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect, list[str]]:
+    """Return a text file as an Arrow table, its dialect, and problems.
+
+    Of a file with ragged lines the table is empty.
+    """
     import pyarrow as arrow
 
     with path.open("rb") as file:
@@ -205,22 +274,23 @@ def _open_text(path: Path, selection: Selection) -> tuple[Any, Dialect]:
     if not sample.strip():
         raise DamagedFileError(path.name, "it is empty")
     check_memory(path.name, path.stat().st_size, selection)
-    dialect = sniff_dialect(sample)
+    dialect = sniff_dialect(sample, spaces=path.suffix.lower() == ".txt")
     # Ids are read as text, so that 01 and 1 are different sessions.
     session = selection.session or selection.optional.get("session")
     as_text = {} if session is None else {session: arrow.string()}
     try:
-        return _parse(path, dialect, as_text), dialect
+        return _parse(path, dialect, as_text), dialect, []
     except (arrow.ArrowInvalid, UnicodeError) as error:
-        if faults := _ragged_lines(path, dialect):
-            raise DamagedFileError(path.name, faults) from error
+        if ragged := _ragged_lines(path, dialect):
+            with damaged_as(path):
+                return _parse(path, dialect, {}, header_only=True), dialect, [ragged]
         if "conversion error" not in str(error) and "UTF8" not in str(error):
             with damaged_as(path):
                 raise
     # Types are guessed from the first block, which a later one may contradict.
     with damaged_as(path):
         names = _parse(path, dialect, {}, header_only=True).column_names
-        return _parse(path, dialect, {name: arrow.string() for name in names}), dialect
+        return _parse(path, dialect, {name: arrow.string() for name in names}), dialect, []
 
 
 def _parse(path: Path, dialect: Dialect, types: dict[str, Any], header_only: bool = False) -> Any:
@@ -228,54 +298,64 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], header_only: boo
 
     encoding = "utf8" if dialect.encoding.startswith("utf-8") else dialect.encoding
     convert = arrow_csv.ConvertOptions(column_types=types, decimal_point=dialect.decimal)
-    options = {
-        "read_options": arrow_csv.ReadOptions(encoding=encoding),
+    options: dict[str, Any] = {
+        "read_options": arrow_csv.ReadOptions(
+            encoding=encoding, skip_rows=dialect.comments, column_names=[*dialect.names] or None
+        ),
         "parse_options": arrow_csv.ParseOptions(
             delimiter=dialect.separator, newlines_in_values=True
         ),
         "convert_options": convert,
     }
-    if header_only:
-        import pyarrow as arrow
+    if not header_only and dialect.separator != SPACE_SEPARATOR:
+        return arrow_csv.read_csv(path, **options)
+    import pyarrow as arrow
 
-        with path.open("rb") as file:
-            head = file.read(SAMPLE_BYTES)
-        end = head.find(b"\n") + 1 or len(head)
-        return arrow_csv.read_csv(arrow.BufferReader(head[:end]), **options)
-    return arrow_csv.read_csv(path, **options)
+    with path.open(encoding=dialect.encoding, errors="replace") as file:
+        lines: Iterable[str] = file
+        if header_only:
+            lines = itertools.islice(file, dialect.comments + 1)
+        if dialect.separator == SPACE_SEPARATOR:
+            lines = (f"{' '.join(line.split())}\n" for line in lines)
+        text = "".join(lines).encode()
+    options["read_options"].encoding = "utf8"
+    table = arrow_csv.read_csv(arrow.BufferReader(text), **options)
+    return table.slice(0, 0) if header_only else table
 
 
 def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, list[str]]]:
     """Yield the first line, counted from 1, and the cells of each record that is not blank."""
     with path.open(encoding=dialect.encoding, errors="replace", newline="") as file:
-        reader = csv.reader(file, delimiter=dialect.separator)
-        before = 0
-        for record in reader:
+        count = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal count
+            for count, line in enumerate(file, 1):
+                if count > dialect.comments:
+                    yield line
+
+        before = dialect.comments
+        for record in _split(lines(), dialect.separator):
             if record:
                 yield before + 1, record
-            before = reader.line_num
+            before = count
 
 
 def _ragged_lines(path: Path, dialect: Dialect) -> str:
     """Return which lines have other numbers of columns than the header; empty if none has."""
     try:
         records = _records(path, dialect)
-        width = len(next(records)[1])
+        width = len(dialect.names or next(records)[1])
         ragged = [(line, len(record)) for line, record in records if len(record) != width]
     except (csv.Error, StopIteration):
         return ""
     if not ragged:
         return ""
     line, count = ragged[0]
-    others = [str(other) for other, _ in ragged[1:6]]
-    more = f", and lines {', '.join(others)}" if others else ""
-    more += f" and {len(ragged) - 6} more" if len(ragged) > 6 else ""
-    return (
-        f"Expected {width} columns, got {count} in line {line}{more} do not have the number of "
-        "columns of the header"
-        if more
-        else f"Expected {width} columns, got {count} in line {line}"
-    )
+    first = f"the header has {width} columns, but line {line} has {count}"
+    others = joined([str(other) for other, _ in ragged[1 : MAX_LISTED + 1]], len(ragged) - 1)
+    lines = f"line{'s' * (len(ragged) > 2)} {others}"
+    return first if len(ragged) == 1 else f"{first}; nor are there as many in {lines}"
 
 
 def _line_finder(path: Path, dialect: Dialect) -> LineOf:
@@ -284,7 +364,8 @@ def _line_finder(path: Path, dialect: Dialect) -> LineOf:
     def line_of(rows: Sequence[int]) -> list[int]:
         wanted, lines = set(rows), {}
         try:
-            for row, (line, _) in enumerate(_records(path, dialect), start=-1):
+            start = 0 if dialect.names else -1  # the header
+            for row, (line, _) in enumerate(_records(path, dialect), start=start):
                 if row in wanted:
                     lines[row] = line
                 if len(lines) == len(wanted):
@@ -317,7 +398,12 @@ def _table_faults(names: Sequence[str], is_text: bool, selection: Selection) -> 
 
 
 def _to_floats(
-    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+    name: str,
+    column: Any,
+    dialect: Dialect | None,
+    faults: list[str],
+    line_of: LineOf | None,
+    advise: Advise,
 ) -> Array:
     """Convert a column of a table to floats, with NaN for missing values."""
     from pyarrow import types
@@ -328,16 +414,21 @@ def _to_floats(
     elif types.is_null(kind) or types.is_decimal(kind):
         column = column.cast("float64")
     elif types.is_string(kind) or types.is_large_string(kind):
-        return _parse_floats(name, column, dialect, faults, line_of)
+        return _parse_floats(name, column, dialect, faults, line_of, advise)
     elif not (types.is_integer(kind) or types.is_floating(kind)):
-        faults.append(f"column {name!r} holds {_describe(column)}, not numbers; {_advice(name)}")
+        faults.append(f"column {name!r} holds {_describe(column)}, not numbers; {advise(name, '')}")
         return np.zeros(len(column))
     values = np.asarray(column.to_numpy())  # integers with missing values become float64
     return values.astype(float_of(values.dtype), copy=False)
 
 
 def _parse_floats(
-    name: str, column: Any, dialect: Dialect | None, faults: list[str], line_of: LineOf | None
+    name: str,
+    column: Any,
+    dialect: Dialect | None,
+    faults: list[str],
+    line_of: LineOf | None,
+    advise: Advise,
 ) -> Array:
     """Convert a column of text, which numbers are in if the first block had none."""
     texts: list[str | None] = column.to_pylist()
@@ -360,20 +451,29 @@ def _parse_floats(
     text = repr((texts[wrong[0]] or "")[:20])
     present = len(texts) - sum(text is None or text.strip() in MISSING_TEXT for text in texts)
     where = "" if len(wrong) == present else f" in {describe_rows(wrong, line_of)}"
-    advice = _advice(name)
-    if where:
-        advice = f"correct the value{'s' * (len(wrong) > 1)}, or leave the column out: "
-        advice += f"--drop {_as_argument(name)}"
+    correct = f"correct the value{'s' * (len(wrong) > 1)}" if where else ""
+    advice = advise(name, correct)
     faults.append(f"column {name!r} holds text ({text}), not numbers{where}; {advice}")
     return values
 
 
-def _advice(name: str) -> str:
+def _advise(name: str, correct: str) -> str:
+    """Return what to do about a column of text; ``correct`` is advice on single values, if any."""
     given = _as_argument(name)
+    if correct:
+        return f"{correct}, or leave the column out: --drop {given}"
     return (
         f"leave it out with --drop {given}, or pass it as --session {given} if it holds session "
         f"ids, or as --time {given} if times"
     )
+
+
+def _advise_use(name: str, correct: str) -> str:
+    return f"{f'{correct}, or ' if correct else ''}choose other columns with --columns"
+
+
+def _advise_factors(name: str, correct: str) -> str:
+    return f"{f'{correct}, or ' if correct else ''}choose the factors with --truth-columns"
 
 
 def _as_argument(name: str) -> str:
@@ -410,11 +510,11 @@ def _times(
     elif types.is_time(kind) or types.is_duration(kind):
         unit = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}[kind.unit]
         integer = "int32" if kind.bit_width == 32 else "int64"
-        values = _to_floats(name, column.cast(integer), dialect, faults, line_of).astype(float)
-        values = values * unit
+        values = _to_floats(name, column.cast(integer), dialect, faults, line_of, _advise)
+        values = values.astype(float) * unit
     else:
         found: list[str] = []
-        values = _to_floats(name, column, dialect, found, line_of)
+        values = _to_floats(name, column, dialect, found, line_of, _advise)
         if found:
             start = found[0].partition(", not numbers")[0]
             faults.append(

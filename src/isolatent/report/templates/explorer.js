@@ -78,9 +78,11 @@ function startExplorer(box) {
     };
   };
   // All rows, faint if some are selected, and the selected ones.
-  const traces = (type, size) => {
+  const traces = (type, size, most = Infinity, opacity = small ? 0.85 : 0.6) => {
     const one = colourings[pick("colour")];
-    const shown = [trace(type, everything, size, chosen ? 0.12 : small ? 0.85 : 0.6, one)];
+    const every = Math.ceil(rows.length / most); // of the rows, which are in random order
+    const some = every > 1 ? everything.filter((k) => k % every === 0) : everything;
+    const shown = [trace(type, some, size, chosen ? 0.12 : opacity, one)];
     if (chosen) {
       shown[0].marker.showscale = false;
       shown.push(trace(type, chosen, size + 1, 0.95, one));
@@ -89,10 +91,6 @@ function startExplorer(box) {
   };
 
   const label = (k) => ({ title: { text: plain(given.names[k]) } });
-  const planeOptions = {
-    displayModeBar: true,
-    modeBarButtonsToRemove: config.modeBarButtonsToRemove.filter((name) => !/select|lasso|pan/.test(name)),
-  };
   const drawPlane = () => {
     const [x, y] = axes();
     const layout = {
@@ -100,7 +98,7 @@ function startExplorer(box) {
       legend: { y: -0.18, yanchor: "top", x: 0, xanchor: "left" },
       ...(coarse ? {} : { dragmode: "select" }),
     };
-    return paint(plane, [...density(x, y), ...traces("scatter", small ? 7 : 4)], layout, planeOptions);
+    return paint(plane, [...density(x, y), ...traces("scatter", small ? 7 : 4)], layout, selecting);
   };
   const drawSpace = () => {
     const [x, y, z] = axes();
@@ -109,7 +107,7 @@ function startExplorer(box) {
                camera: { eye: { x: 1.7, y: 1.7, z: 1.1 } } },
       margin: { t: 34, l: 0, r: 0, b: 0 }, uirevision: `${x} ${y} ${z}`, showlegend: false,
     };
-    const data = traces("scatter3d", small ? 4 : 2.5);
+    const data = traces("scatter3d", small ? 4 : 2.5, given.most_in_space, small ? 0.7 : 0.35);
     data.forEach((one) => { one.marker.showscale = false; });
     return paint(space, data, layout, { displayModeBar: true });
   };
@@ -123,7 +121,7 @@ function startExplorer(box) {
       y: chosen.map((i) => points[curve.meta][i]), yaxis: curve.yaxis, showlegend: false, hoverinfo: "skip",
       marker: { color: "var(--ink)", size: 4 },
     }));
-    drawn.set(course, () => paint(course, [...own.data, ...marks], { ...own.layout, uirevision: "time" }));
+    drawn.set(course, () => paintFigure(course, marks));
     drawn.get(course)();
   };
 
@@ -160,14 +158,17 @@ function startExplorer(box) {
   ["x", "y", "colour"].forEach((role) => part(role)?.addEventListener("change", draw));
   // A selection in the time course is a selection of rows.
   if (course) {
-    const listen = () => course.on?.("plotly_selected", (event) => {
-      if (!event?.range?.x) return;
-      const [from, to] = event.range.x;
-      select(everything.filter((k) => {
-        const time = comparable(given.times?.[k] ?? rows[k]);
-        return time >= comparable(from) && time <= comparable(to);
-      }));
-    });
+    const listen = () => {
+      course.on?.("plotly_selected", (event) => {
+        if (!event?.range?.x) return;
+        const [from, to] = event.range.x;
+        select(everything.filter((k) => {
+          const time = comparable(given.times?.[k] ?? rows[k]);
+          return time >= comparable(from) && time <= comparable(to);
+        }));
+      });
+      course.on?.("plotly_deselect", () => select(null));
+    };
     const ready = new MutationObserver(() => { if ("drawn" in course.dataset) { ready.disconnect(); listen(); } });
     if ("drawn" in course.dataset) listen();
     else ready.observe(course, { attributes: true, attributeFilter: ["data-drawn"] });

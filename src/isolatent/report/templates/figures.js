@@ -69,9 +69,20 @@ const paint = (box, data, layout, options = {}) => {
   return Plotly.react(box, coloured(data), complete, { ...config, ...options });
 };
 
+// Of the explorer, and of figures that are linked with it: their tools select rows.
+const selecting = {
+  displayModeBar: true,
+  modeBarButtonsToRemove: config.modeBarButtonsToRemove.filter((name) => !/select|lasso|pan/.test(name)),
+};
+const paintFigure = (box, more = []) => {
+  const { data, layout } = figures[box.id];
+  if (!box.dataset.links) return paint(box, data, layout);
+  const linked = { ...layout, uirevision: "linked", ...(coarse ? { dragmode: false } : {}) };
+  return paint(box, [...data, ...more], linked, selecting);
+};
+
 const drawFigure = (box) => {
-  const figure = figures[box.id];
-  drawn.set(box, () => paint(box, figure.data, figure.layout));
+  drawn.set(box, () => paintFigure(box));
   return drawn.get(box)();
 };
 
