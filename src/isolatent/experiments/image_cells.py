@@ -213,7 +213,7 @@ class ImageModelSpec(Spec):
         )
 
     def _declared(self) -> dict[str, Any]:
-        """Return parameters that declare beliefs, and the loss and relaxations that go with them."""
+        """Return the parameters that declare beliefs, with the loss and the relaxations."""
         if self.method == UNDECLARED:
             return {}
         beliefs = self.beliefs
