@@ -20,8 +20,7 @@ __all__ = ["DECODER_FILE", "DECODER_SHA256", "DECODER_SLOPE", "WIDTHS", "MNISTDe
 
 DECODER_FILE = Path(__file__).with_name("mnist_decoder.safetensors")
 DECODER_SHA256 = "88f5d15bf3c600093057e36e40bf5efc75d0ce81aee21d6c48d9f1be1020d9c1"
-SIDE = 28  # pixels
-WIDTHS = (10, 128, 256, SIDE * SIDE)  # latents, hidden layers, pixels
+WIDTHS = (10, 128, 256, 784)  # latents, hidden layers, pixels
 DECODER_SLOPE = 0.2  # of the leaky ReLUs below zero
 TENSORS = {
     name: shape
@@ -57,7 +56,7 @@ class MNISTDecoder(Mixing):
         torch.Size([3, 28, 28])
     """
 
-    image_shape = (1, SIDE, SIDE)
+    image_shape = (1, 28, 28)
 
     def __init__(
         self, radius: float = math.sqrt(WIDTHS[0]), path: str | os.PathLike[str] | None = None
