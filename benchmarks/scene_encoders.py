@@ -16,6 +16,7 @@ import json
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,9 @@ def draw(count: int, generator: Generator) -> Tensor:
 class Directions(nn.Module):
     """Coordinates along the directions of images with the largest variances, of unit variance."""
 
+    mean: Tensor
+    matrix: Tensor
+
     def __init__(self, mean: Tensor, variances: Tensor, axes: Tensor) -> None:
         super().__init__()
         self.register_buffer("mean", mean.float())
@@ -51,8 +55,13 @@ class Directions(nn.Module):
         return coordinates
 
 
-def encoders(size: int, images: Callable[[int], Tensor]) -> dict[str, nn.Module]:
-    """Return the encoders for images of a size; the perceptrons for small ones alone."""
+def encoders(size: int, whitened: Tensor) -> dict[str, nn.Module]:
+    """Return the encoders for images of a size; the perceptrons for small ones alone.
+
+    Args:
+        size: Height and width of the images.
+        whitened: Images from which the directions of the perceptrons are estimated.
+    """
     torch.manual_seed(0)
     found: dict[str, nn.Module] = {
         "conv": ConvEncoder(FACTORS, 3, (size, size)),
@@ -60,7 +69,7 @@ def encoders(size: int, images: Callable[[int], Tensor]) -> dict[str, nn.Module]
         "residual": ResidualEncoder(FACTORS, 3),
     }
     if size == 32:
-        x = images(WHITENED_IMAGES).flatten(1).double()
+        x = whitened.flatten(1).double()
         variances, axes = torch.linalg.eigh(torch.cov(x.mT))
         for k in DIRECTIONS:
             first = Directions(x.mean(0), variances[-k:], axes[:, -k:])
@@ -75,6 +84,10 @@ def images_per_second(run: Callable[[], Any]) -> float:
     for _ in range(REPEATS):
         run()
     return BATCH * REPEATS / (time.process_time() - start)
+
+
+def differentiate(net: nn.Module, x: Tensor) -> None:
+    net(x).sum().backward()
 
 
 def train(net: nn.Module, mixing: nn.Module, generator: Generator, seconds: float) -> int:
@@ -100,10 +113,10 @@ def measure(sizes: list[int], seconds: float) -> list[dict[str, Any]]:
         mixing = Scene3D(size).build(FACTORS, generator)
         z = draw(TEST_IMAGES, generator)
         x = mixing(z).float()
-        rendered = images_per_second(lambda mixing=mixing, z=z: mixing(z[:BATCH]))
-        nets = encoders(size, lambda n, g=generator, m=mixing: m(draw(n, g)).float())
+        rendered = images_per_second(partial(mixing, z[:BATCH]))
+        nets = encoders(size, mixing(draw(WHITENED_IMAGES, generator)).float())
         for name, net in nets.items():
-            trained = images_per_second(lambda net=net, x=x: net(x[:BATCH]).sum().backward())
+            trained = images_per_second(partial(differentiate, net, x[:BATCH]))
             images = train(net, mixing, generator, seconds)
             with torch.no_grad():
                 h = torch.cat([net(part) for part in x.split(BATCH)])
