@@ -35,6 +35,7 @@ from isolatent.report import judge
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
 SATURATED = re.compile(r", saturated (from|by) step [\d–]+")
+SINCE = re.compile(r" from step [\d–]+ \(saturated\)")
 POTENTIALS = re.compile(r" with (constant|learned) potentials")
 BLOCK = re.compile(r"(<!-- (results|pairs seen): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAIRS_SEEN = (30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
@@ -171,7 +172,7 @@ def _grid_table(
 
 def _pooled(objectives: Sequence[str]) -> str:
     """Return the objectives of a line of cells, which may be trained in different ways."""
-    kinds = Counter(SATURATED.sub(", saturated", objective) for objective in objectives)
+    kinds = Counter(SINCE.sub("", SATURATED.sub(", saturated", o)) for o in objectives)
     if len(kinds) == 1:
         return next(iter(kinds))
     without = {POTENTIALS.sub("", kind) for kind in kinds}

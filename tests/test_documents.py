@@ -370,6 +370,11 @@ def test_the_late_fall_is_the_share_of_the_last_quarter():
     assert fill_tables._late_decrease({"curve": losses}) == pytest.approx(25.0)
 
 
+def test_objectives_of_a_line_are_one_whatever_the_step_of_saturation():
+    texts = [f"InfoNCE, then alignment and entropy from step {k} (saturated)" for k in (9, 105)]
+    assert fill_tables._pooled(texts) == "InfoNCE, then alignment and entropy"
+
+
 def test_scores_by_pairs_seen_are_means_over_the_runs_of_a_row(monkeypatch):
     """R² rises with the logarithm of the number of pairs, to 0.9 and to 0.7 at four million."""
 
