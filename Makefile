@@ -28,6 +28,7 @@ format: setup
 bench: setup
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/rendering.py
+	$(BIN)/python benchmarks/scene_encoders.py
 	$(BIN)/python benchmarks/loading.py
 	$(BIN)/python benchmarks/augmentations.py
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'

@@ -1,8 +1,9 @@
 """Write tables of the stored results into README.md and docs/results.md.
 
 The text between the comments `<!-- results: NAME -->` and `<!-- end -->` of a document is generated
-from `results/NAME`, as `isolatent reproduce NAME --out results/NAME` stores it. Run this script
-after new results:
+from `results/NAME`, as `isolatent reproduce NAME --out results/NAME` stores it; after `<!-- pairs
+seen: NAME -->` it is R² by the number of pairs that training has seen. Run this script after new
+results:
 
     python docs/fill_tables.py
 """
@@ -16,6 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from isolatent import Recipe
 from isolatent.experiments import Row, Store
 from isolatent.experiments.results import (
     no_verdict,
@@ -31,14 +35,17 @@ from isolatent.report import judge
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
 SATURATED = re.compile(r", saturated (from|by) step [\d–]+")
+SINCE = re.compile(r" from step [\d–]+ \(saturated\)")
 POTENTIALS = re.compile(r" with (constant|learned) potentials")
-BLOCK = re.compile(r"(<!-- results: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (results|pairs seen): (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+PAIRS_SEEN = (30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)
 Record = Mapping[str, Any]
 
 
 def fill(text: str) -> str:
     """Return the text with all blocks generated anew."""
-    return BLOCK.sub(lambda match: f"{match[1]}{block(match[2])}{match[3]}", text)
+    write = {"results": block, "pairs seen": pairs_seen}
+    return BLOCK.sub(lambda match: f"{match[1]}{write[match[2]](match[3])}{match[4]}", text)
 
 
 def block(name: str) -> str:
@@ -50,11 +57,45 @@ def block(name: str) -> str:
     (experiment,) = store.experiments()
     rows = rows_of(experiment, records)
     grid = _grid([row.cell for row in rows])
-    if any("strips" in record for record in records):
+    if any("steps" in (record.get("measures") or {}) for record in records):
         table = _image_table(rows, records)
     else:
         table = _score_table(rows, records) if grid is None else _grid_table(rows, *grid)
     return f"\n{_caption(name, rows, records)}\n\n{table}\n"
+
+
+def pairs_seen(name: str) -> str:
+    """Return R² of a linear map of the codes during training, by the number of pairs seen.
+
+    Values between two measurements are interpolated in the logarithm of the number; there are none
+    before the first and after the last. The last column has the end of training.
+    """
+    records = [r for r in Store(ROOT / "results" / name).records(name) if r.get("curve")]
+    curves: dict[str, list[tuple[list[float], list[float]]]] = {}
+    for record in records:
+        batch = record["spec"]["recipe"].get("batch_size", Recipe().batch_size)
+        known = [(batch * p["number"], p["quality"]) for p in record["curve"] if "quality" in p]
+        if known:
+            seen, scores = ([*map(float, column)] for column in zip(*known, strict=True))
+            curves.setdefault(record["cell"], []).append((seen, scores))
+    if not curves:
+        return "\nNot run yet.\n\n"
+    head = ["row", "seeds", *(f"{pairs / 1e6:g} million" for pairs in PAIRS_SEEN), "last"]
+    body = []
+    for cell, runs in curves.items():
+        last = statistics.fmean(seen[-1] for seen, _ in runs) / 1e6
+        end = 100 * statistics.fmean(scores[-1] for _, scores in runs)
+        points = [_mean_at(pairs, runs) for pairs in PAIRS_SEEN]
+        body.append([cell, f"{len(runs)}", *points, f"{end:.2f} at {last:.2g}"])
+    return f"\nR² (linear) in per cent, means over seeds.\n\n{_markdown(head, body)}\n"
+
+
+def _mean_at(pairs: float, runs: Sequence[tuple[list[float], list[float]]]) -> str:
+    """Return the mean score at a number of pairs; nothing unless all runs were measured there."""
+    if any(not seen[0] <= pairs <= seen[-1] for seen, _ in runs):
+        return ""
+    values = [np.interp(np.log(pairs), np.log(seen), scores) for seen, scores in runs]
+    return f"{100 * float(np.mean(values)):.2f}"
 
 
 def _caption(name: str, rows: Sequence[Row], records: Sequence[Record]) -> str:
@@ -131,7 +172,7 @@ def _grid_table(
 
 def _pooled(objectives: Sequence[str]) -> str:
     """Return the objectives of a line of cells, which may be trained in different ways."""
-    kinds = Counter(SATURATED.sub(", saturated", objective) for objective in objectives)
+    kinds = Counter(SINCE.sub("", SATURATED.sub(", saturated", o)) for o in objectives)
     if len(kinds) == 1:
         return next(iter(kinds))
     without = {POTENTIALS.sub("", kind) for kind in kinds}

@@ -370,13 +370,39 @@ def test_the_late_fall_is_the_share_of_the_last_quarter():
     assert fill_tables._late_decrease({"curve": losses}) == pytest.approx(25.0)
 
 
+def test_objectives_of_a_line_are_one_whatever_the_step_of_saturation():
+    texts = [f"InfoNCE, then alignment and entropy from step {k} (saturated)" for k in (9, 105)]
+    assert fill_tables._pooled(texts) == "InfoNCE, then alignment and entropy"
+
+
+def test_scores_by_pairs_seen_are_means_over_the_runs_of_a_row(monkeypatch):
+    """R² rises with the logarithm of the number of pairs, to 0.9 and to 0.7 at four million."""
+
+    def record(cell, slope, batch):
+        numbers = [10_000 * 2**k for k in range(3)]
+        curve = [{"number": n, "quality": slope * np.log(n * batch)} for n in numbers]
+        recipe = {"batch_size": batch} if batch != 1024 else {}
+        return {"cell": cell, "curve": curve, "spec": {"recipe": recipe}}
+
+    one = 1 / np.log(4e6)
+    records = [record("a", 0.9 * one, 100), record("a", 0.7 * one, 100), record("b", one, 1024)]
+    monkeypatch.setattr(fill_tables.Store, "records", lambda self, name: records)
+    lines = fill_tables.pairs_seen("any").split("\n")
+    head, _, a, b = (line for line in lines if line.startswith("|"))
+    cells = dict(zip(head.split(" | "), a.split(" | "), strict=True))
+    assert cells["0.3 million"] == ""  # before the first measurement
+    assert cells["3 million"] == f"{80 * np.log(3e6) * one:.2f}"
+    assert (cells["10 million"], cells["last |"]) == ("", "80.00 at 4 |")
+    assert b.startswith("| b | 1 | ")
+
+
 def test_traversals_are_labelled_by_the_best_factor_and_without_dead_codes():
     pytest.importorskip("matplotlib")
     row = base64.b64encode(encode_png(np.zeros((2, 3, 1), np.uint8))).decode()
     record = {
         "factors": ["shape", "x"],
         "correlation": [[0.1, 0.9, 0.3, 0.2], [0.8, 0.2, 0.4, 0.1]],
-        "strips": {"rows": [row] * 4, "spreads": [1.0, 0.5, 0.5, 0.01]},
+        "strips": {"kind": "nearest", "rows": [row] * 4, "spreads": [1.0, 0.5, 0.5, 0.01]},
     }
     labels = [label for label, _ in script("draw_strips").labelled_rows(record)]
     assert labels == ["code 1: shape 0.90", "code 0: x 0.80", "code 2"]  # the fourth is dead

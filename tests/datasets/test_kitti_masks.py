@@ -118,3 +118,19 @@ def test_a_seed_determines_the_stand_in():
     assert len(one) != len(other) or not np.array_equal(one.latents, other.latents)
     with pytest.raises(ValueError, match="sequences must be an integer >= 1"):
         synthetic_kitti_masks(0)
+
+
+def test_tails_of_the_steps_grow_with_their_spread():
+    """Kurtosis of how far figures walk: 3 for a normal step, less for steps of one size."""
+    found = []
+    for options in ({"spread": 0.0}, {"spread": 0.6}, {}):
+        masks = synthetic_kitti_masks(150, seed=0, **options)
+        within = np.setdiff1d(np.arange(len(masks) - 1), masks.starts[1:] - 1)
+        found.append(kurtosis(np.diff(masks.latents[:, 1])[within], fisher=False))
+    assert found[0] < 3 < found[1] < found[2]
+
+
+@pytest.mark.parametrize("spread", [-1.0, float("nan"), "1"])
+def test_invalid_spreads_are_refused(spread):
+    with pytest.raises((ValueError, TypeError), match="spread must be"):
+        synthetic_kitti_masks(1, spread=spread)

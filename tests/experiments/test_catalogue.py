@@ -9,6 +9,7 @@ from isolatent.experiments import (
     find_experiment,
     list_experiments,
 )
+from isolatent.experiments.catalogue import deep_merge
 from own_spec import GOOD
 
 # Copied from the papers by hand, independently of the specs: unsupervised scores and spreads.
@@ -136,6 +137,19 @@ def test_a_users_file_is_found_by_its_path(tmp_path):
     path.write_text(GOOD)
     experiment = find_experiment(path)
     assert (experiment.name, [c.name for c in experiment.cells]) == ("mine", ["one"])
+
+
+def test_a_variant_has_the_cells_of_another_file_with_the_same_changes(tmp_path):
+    (tmp_path / "mine.toml").write_text(GOOD)
+    path = tmp_path / "other.toml"
+    path.write_text(
+        'title = "t"\nvariant_of = "mine.toml"\n'
+        'overrides = { recipe = { max_steps = 3 }, model.encoder = "deep" }'
+    )
+    (cell,), (changed,) = (find_experiment(p).cells for p in (tmp_path / "mine.toml", path))
+    assert changed.to_dict() == deep_merge(
+        cell.to_dict(), {"recipe": {"max_steps": 3}, "model": {"encoder": "deep"}}
+    )
 
 
 def test_cells_of_a_users_file_can_be_included(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from isolatent.experiments import Cell
+from isolatent.experiments import Cell, find_experiment
 from isolatent.experiments.catalogue import deep_merge
 from isolatent.training import ContrastiveICA
 
@@ -96,3 +96,21 @@ def test_relaxations_and_axes_reach_the_estimator(tiny):
     estimator = cell.estimator(seed=0)
     assert (estimator.relax, estimator.axes) == (["pairing", "marginal"], "ica")
     assert Cell.model_validate(json.loads(json.dumps(cell.to_dict()))) == cell
+
+
+def test_small_scenes_have_the_pairs_of_world_and_model_of_the_table():
+    """Rows that train in a small part of the time, and the default that declares nothing."""
+
+    def kinds(small):
+        found = {}
+        for cell in find_experiment("zimmermann2021/table4").cells:
+            if cell.name.startswith("small_") != small or cell.world.stored:
+                continue
+            views = cell.world.augmentations is not None
+            model = (cell.model.space, cell.model.marginal, cell.model.conditional)
+            key = (cell.world.conditional[0]["kind"], views, model)
+            found[key] = (cell.published, cell.limits, "supervised" in cell.approaches)
+        return found
+
+    assert len(kinds(True)) == 6
+    assert kinds(True) == kinds(False)

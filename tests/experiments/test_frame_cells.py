@@ -32,7 +32,7 @@ CELL = {
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(frame_cells, "_stand_in", lambda: MASKS)
+    monkeypatch.setattr(frame_cells, "_stand_in", lambda **steps: MASKS)
     monkeypatch.setattr(frame_execution, "TEST_FRAMES", 100)
     monkeypatch.setattr("isolatent.experiments.latent_traversal.CANDIDATES", 100)
 
@@ -119,6 +119,7 @@ def test_a_box_has_a_bound_for_each_code():
         ({"world": {"frames": "faces"}}, "must be one of 'kitti_masks', 'kitti_standin'"),
         ({"world": {"frames": "kitti_standin", "max_lag": 0}}, "greater than or equal to 1"),
         ({"world": {"frames": "kitti_standin", "pairs": "uni"}}, "Extra inputs"),
+        ({"world": {"frames": "kitti_masks", "spread": 1.0}}, "spread requires frames 'kitti_sta"),
         ({"metrics": ["mig"]}, "must be one of 'mcc'"),
         (
             {"model": {"method": "slow_vae"}, "recipe": {"patience": 3}},
@@ -136,7 +137,7 @@ def test_unknown_keys_are_named_with_those_allowed(tmp_path):
     path.write_text(
         'title = "t"\n[[cells]]\nname = "a"\nworld = { frames = "kitti_standin", lag = 1 }\n'
     )
-    with pytest.raises(ValueError, match="unknown key; allowed are frames, max_lag"):
+    with pytest.raises(ValueError, match="unknown key; allowed are frames, max_lag, spread"):
         find_experiment(str(path))
 
 
@@ -156,11 +157,23 @@ def test_rows_are_those_of_the_papers():
     table5 = find_experiment("zimmermann2020/table5").cells
     assert len([cell for cell in table5 if cell.published]) == 7
     four = rows("matthes2023/kitti_masks")
-    assert {model.method for model, _ in four.values()} == {"infonce", "nce", "scl", "nwj"}
-    assert {(model.p, lag) for model, lag in four.values()} == {
+    declared = [(model, lag) for model, lag in four.values() if model.method != "default"]
+    assert {model.method for model, _ in declared} == {"infonce", "nce", "scl", "nwj"}
+    assert {(model.p, lag) for model, lag in declared} == {
         (p, lag) for p in (1.0, 2.0) for lag in (1, 5)
     }
-    published = rows("zimmermann2021/table3_published")
-    assert published == {
-        name: row for name, row in rows("zimmermann2021/table3").items() if name in published
-    }
+
+
+@pytest.mark.parametrize(
+    "name", ["zimmermann2021/table3", "zimmermann2020/table5", "matthes2023/kitti_masks"]
+)
+def test_published_frames_have_the_rows_of_the_stand_in(name):
+    """And each table has a row to which nothing is declared but the number of factors."""
+
+    def rows(name, **changed):
+        cells = [cell.to_dict() for cell in find_experiment(name).cells]
+        return [cell | {"world": cell["world"] | changed} for cell in cells]
+
+    assert rows(f"{name}_published") == rows(name, frames="kitti_masks")
+    (model,) = (cell["model"] for cell in rows(name) if cell["model"]["method"] == "default")
+    assert model["n_components"] == 3

@@ -5,6 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
+from isolatent import ContrastiveICA
 from isolatent.baselines import AdaGVAE, SlowVAE
 from isolatent.experiments import Experiment, ImageCell, find_experiment
 from isolatent.experiments.image_cells import ImageModelSpec
@@ -61,6 +62,10 @@ def test_a_cell_survives_json_inside_an_experiment(image_cell):
             {"model": {"method": "alignuniform", "alpha": 0.5, "relax": "auto"}},
             "relax requires method 'infonce', got 'alignuniform'",
         ),
+        *(
+            ({"model": {"method": "default", name: value}}, f"{name} requires method")
+            for name, value in [("space", "box"), ("p", 2.0), ("axes", "ica"), ("relax", [])]
+        ),
         ({"model": {"method": "vae"}}, "must be one of 'alignuniform', 'infonce', 'nce', "),
         ({"metrics": ["r2"]}, "must be one of 'beta_vae', 'factor_vae'"),
         ({"model": {"method": "slow_vae", "space": "box"}}, "space requires method 'alignuni"),
@@ -116,3 +121,14 @@ def test_models_are_built_with_the_given_parameters():
     contrastive = ImageModelSpec(method="alignuniform", alpha=0.99, p=2.0).build({}, seed=0)
     assert (contrastive.loss.alpha, contrastive.loss.include_self) == (0.99, True)
     assert (contrastive.conditional, contrastive.encoder) == ("normal", "conv")
+
+
+def test_the_default_declares_nothing_but_the_number_of_factors():
+    model = ImageModelSpec(method="default", n_components=3, encoder="pooled")
+    built, default = model.build({"max_steps": 2}, seed=5), ContrastiveICA(3)
+    chosen = {"encoder", "recipe", "random_state", "accelerator"}
+    assert {k: v for k, v in built.get_params().items() if k.partition("__")[0] not in chosen} == {
+        k: v for k, v in default.get_params().items() if k.partition("__")[0] not in chosen
+    }
+    assert model.beliefs == default.beliefs
+    assert (built.encoder, built.recipe.max_steps, built.random_state) == ("pooled", 2, 5)

@@ -5,11 +5,28 @@ import io
 
 import numpy as np
 import pytest
+import torch
+from torch import Generator
 
-from isolatent.datasets import FactorArray, LaplaceTransitions, Sprites, synthetic_transitions
+from isolatent.datasets import (
+    FactorArray,
+    LaplaceTransitions,
+    MNISTDecoder,
+    Scene3D,
+    SpriteMixing,
+    Sprites,
+    synthetic_transitions,
+)
 from isolatent.experiments.image_execution import _correlation
-from isolatent.experiments.latent_traversal import COLUMNS, DEAD, encode_png, latent_traversal
+from isolatent.experiments.latent_traversal import (
+    COLUMNS,
+    DEAD,
+    encode_png,
+    latent_traversal,
+    rendered_traversal,
+)
 from isolatent.pairs import FactorPairs
+from isolatent.worlds import Box, InvertibleMLP, Normal, Uniform, World
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -118,3 +135,41 @@ def test_images_are_drawn_as_those_for_training(continuous, monkeypatch):
     assert np.shape(_correlation(model, pairs, seed=0)) == (5, 2)
     assert set(model.seen) == {continuous}
     assert all((len(np.unique(pixels_of(row))) > 2) == continuous for row in rows)
+
+
+def test_rendered_images_move_with_one_factor():
+    """Codes that are the factors, up to affine maps, give images that only that factor changes."""
+    mixing = Scene3D(size=16)
+    world = World(Box(10, -1, 1), Uniform(), Normal(0.1), mixing, seed=0)
+    z = world.sample_anchors(400).numpy()
+    shown = rendered_traversal(world, z, 3 - 2 * z)
+    assert (shown["kind"], shown["columns"], shown["size"]) == ("rendered", COLUMNS, 16)
+    assert shown["spreads"] == pytest.approx([1] * 10, abs=0.1)
+    pictures = [pixels_of(row).reshape(16, COLUMNS, 16, 3) for row in shown["rows"]]
+    assert all(np.ptp(picture.astype(int), axis=1).max() > 10 for picture in pictures)
+    # Of the last factor, the hue of the floor, only colours change: the last column has red floors,
+    # since codes fall as factors grow.
+    first, last = pictures[9][15, 0, 0].astype(int), pictures[9][15, -1, 0].astype(int)
+    assert last[0] - last[2] > first[0] - first[2]
+
+
+def test_worlds_without_images_have_no_strips():
+    world = World(Box(2), Uniform(), Normal(0.1), InvertibleMLP(), seed=0)
+    z = world.sample_anchors(50).numpy()
+    assert rendered_traversal(world, z, z) is None
+
+
+@pytest.mark.parametrize(
+    ("mixing", "shape"),
+    [
+        (Scene3D(size=16), (3, 16, 16)),
+        (Scene3D(size=20, flat=True), (3, 20, 20)),
+        (MNISTDecoder(), (1, 28, 28)),
+        (SpriteMixing(), (1, 64, 64)),
+    ],
+)
+def test_the_shape_of_images_is_that_of_what_is_observed(mixing, shape):
+    n = 4 if isinstance(mixing, SpriteMixing) else 10
+    built = mixing.build(n, Generator().manual_seed(0))
+    assert built.image_shape == shape
+    assert built(torch.zeros(2, n)).reshape(2, *shape).numel() == 2 * np.prod(shape)

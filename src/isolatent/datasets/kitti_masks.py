@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from isolatent.checks import check_integer
+from isolatent.checks import check_integer, check_real
 from isolatent.datasets.array_pickles import read_array_pickle
 from isolatent.datasets.packed_images import PackedImages
 from isolatent.datasets.published_files import PathLike, Publication
@@ -28,7 +28,6 @@ FIGURE_STEPS = np.array(
     [0.008, 0.012, 0.008]
 )  # median step of y, x and size, as a share of their ranges
 HALF_EXTENTS = (0.51, 0.31)  # of a figure, down and across, in units of its height
-SPREAD = 1.2  # standard deviation of the logarithm of the speed
 
 Array = NDArray[Any]
 
@@ -153,7 +152,7 @@ def _check_latents(path: Path, k: int, values: Any, frames: int) -> NDArray[np.f
     return np.asarray(values, np.float32)
 
 
-def synthetic_kitti_masks(sequences: int = 400, seed: int = 0) -> KittiMasks:
+def synthetic_kitti_masks(sequences: int = 400, seed: int = 0, spread: float = 1.2) -> KittiMasks:
     r"""Simulate masks in the layout of KITTI Masks, where the published file is not at hand.
 
     Each sequence shows a walking figure: a head, a trunk, arms and legs, which swing as it walks.
@@ -167,6 +166,8 @@ def synthetic_kitti_masks(sequences: int = 400, seed: int = 0) -> KittiMasks:
     Args:
         sequences: Number of sequences.
         seed: Integer seed of the simulation.
+        spread: Standard deviation of the logarithm of the speed: the larger, the heavier are the
+            tails of the steps. At 0 all moving steps have one size.
 
     Example:
         >>> synthetic_kitti_masks(sequences=2, seed=1).latents.shape[1]
@@ -174,10 +175,11 @@ def synthetic_kitti_masks(sequences: int = 400, seed: int = 0) -> KittiMasks:
     """
     check_integer("sequences", sequences, at_least=1)
     random = np.random.default_rng(check_integer("seed", seed, at_least=0))
+    check_real("spread", spread, at_least=0)
     lengths = np.minimum(2 + random.geometric(1 / 35, sequences), 400)
     bits, latents = [], []
     for length in lengths:
-        video = _draw_figures(*_paths(int(length), random))
+        video = _draw_figures(*_paths(int(length), spread, random))
         bits.append(np.packbits(video.reshape(len(video), -1), axis=1))
         latents.append(_measure(video))
     starts = np.cumsum([0, *lengths])
@@ -185,7 +187,9 @@ def synthetic_kitti_masks(sequences: int = 400, seed: int = 0) -> KittiMasks:
     return KittiMasks(images, np.concatenate(latents), starts, "synthetic stand-in")
 
 
-def _paths(length: int, random: np.random.Generator) -> tuple[Array, Array, Array, Array]:
+def _paths(
+    length: int, spread: float, random: np.random.Generator
+) -> tuple[Array, Array, Array, Array]:
     """Return centre from above and left and height of a figure, all in pixels, and its phase."""
     # Positions from above and from the left, and size, each in [0, 1].
     state = random.random(3)
@@ -196,7 +200,7 @@ def _paths(length: int, random: np.random.Generator) -> tuple[Array, Array, Arra
         speed = 0.9 * speed + np.sqrt(1 - 0.9**2) * random.normal(size=3)
         direction = np.where(random.random(3) < 0.05, -direction, direction)
         moves = random.random(3) < 0.7
-        state = state + FIGURE_STEPS * np.exp(SPREAD * speed) * direction * moves
+        state = state + FIGURE_STEPS * np.exp(spread * speed) * direction * moves
     path = np.abs((path + 1) % 2 - 1)  # reflected at 0 and 1
     # The area is uniform rather than the height.
     height = np.sqrt((MIN_AREA + (MAX_AREA - MIN_AREA) * path[:, 2]) / 0.30)

@@ -56,6 +56,8 @@ class MNISTDecoder(Mixing):
         torch.Size([3, 28, 28])
     """
 
+    image_shape = (1, 28, 28)
+
     def __init__(
         self, radius: float = math.sqrt(WIDTHS[0]), path: str | os.PathLike[str] | None = None
     ) -> None:

@@ -85,6 +85,7 @@ class Scene3D(Mixing):
         if not isinstance(flat, bool):
             raise TypeError(f"flat must be a boolean, got {flat!r}")
         self.flat = flat
+        self.image_shape = (3, self.size, self.size)
 
     def _observed(self, n: int) -> int:
         if n != len(SCENE_LATENTS):

@@ -236,6 +236,8 @@ class SpriteMixing(Mixing):
         torch.Size([3, 1, 64, 64])
     """
 
+    image_shape = (1, SIZE, SIZE)
+
     def __init__(self, shape: str = "heart") -> None:
         super().__init__()
         self.shape = check_one_of("shape", shape, SHAPES)

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 SPECS = Path(__file__).parent / "specs"
-FILE_KEYS = ("title", "note", "defaults", "cells", "grids", "include")
+FILE_KEYS = ("title", "note", "defaults", "cells", "grids", "include", "variant_of", "overrides")
 GRID_KEYS = ("name", "axes", "cell", "published")
 MAX_CELLS = 10_000  # of a grid
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -80,10 +80,11 @@ def _read(path: Path, name: str | None, including: tuple[Path, ...]) -> Experime
         raise ValueError(f"{label}: include: the file would include itself: {cycle}")
     if unknown := [key for key in data if key not in FILE_KEYS]:
         raise ValueError(f"{label}: unknown key {unknown[0]!r}; allowed are {', '.join(FILE_KEYS)}")
-    if not {"cells", "grids", "include"} & set(data):
-        raise ValueError(f"{label}: the file must have cells, grids or include")
+    if not {"cells", "grids", "include", "variant_of"} & set(data):
+        raise ValueError(f"{label}: the file must have cells, grids, include or variant_of")
     defaults = _check(f"{label}: defaults", data.get("defaults", {}), dict, "a table")
     cells = [
+        *_cells_of_variant(label, data, path.parent, (*including, here)),
         *_included_cells(
             f"{label}: include", data.get("include", []), path.parent, (*including, here)
         ),
@@ -154,6 +155,25 @@ def _resolve_transitions(folder: Path, cell: dict[str, Any]) -> dict[str, Any]:
     if not os.path.isfile(folder / written):
         return cell
     return {**cell, "world": {**world, "transitions": str((folder / written).resolve())}}
+
+
+def _cells_of_variant(
+    label: str, data: Mapping[str, Any], folder: Path, including: tuple[Path, ...]
+) -> Iterator[dict[str, Any]]:
+    """Yield all cells of another experiment, each changed by the same table."""
+    overrides = _check(f"{label}: overrides", data.get("overrides", {}), dict, "a table")
+    if "variant_of" not in data:
+        if overrides:
+            raise ValueError(f"{label}: overrides require variant_of, whose cells they change")
+        return
+    where = f"{label}: variant_of"
+    name = _check(where, data["variant_of"], str, "a string")
+    try:
+        experiment = _find(name, folder, including)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from error
+    for cell in experiment.cells:
+        yield deep_merge(cell.model_dump(exclude_none=True), overrides)
 
 
 def _included_cells(

@@ -37,6 +37,7 @@ from isolatent.experiments.frame_cells import FrameCell
 from isolatent.experiments.frame_execution import execute_frame_cell
 from isolatent.experiments.image_cells import ImageCell
 from isolatent.experiments.image_execution import execute_image_cell
+from isolatent.experiments.latent_traversal import rendered_traversal
 from isolatent.experiments.measures import (
     axes_found,
     codes_of_loss,
@@ -163,6 +164,10 @@ def _measure(cell: Cell, seed: int, record: dict[str, Any]) -> None:
             recipe = model.recipe or Recipe()
             measures["gradient_noise"] = gradient_noise(model, pairs, recipe.batch_size, seed)
         record |= _beside_factors(z.numpy(), h, one_by_one=cell.metrics[0] in ONE_BY_ONE)
+        # A row for each factor, of the code that is matched with it.
+        matched = align_codes(z.numpy(), h, one_by_one=True)[1]
+        if (strips := rendered_traversal(world, z.numpy(), matched)) is not None:
+            record["strips"] = strips
         record |= {
             "objective": objective_of_model(cell.to_dict(), model),
             "curve": thin_curve(model.history_),

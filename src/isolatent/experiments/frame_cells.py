@@ -20,8 +20,8 @@ STAND_IN_SEQUENCES, STAND_IN_SEED = 1000, 0  # half as many sequences as were pu
 
 
 @lru_cache(maxsize=1)
-def _stand_in() -> KittiMasks:
-    return synthetic_kitti_masks(STAND_IN_SEQUENCES, STAND_IN_SEED)
+def _stand_in(**steps: float) -> KittiMasks:
+    return synthetic_kitti_masks(STAND_IN_SEQUENCES, STAND_IN_SEED, **steps)
 
 
 class FrameWorldSpec(Spec):
@@ -32,15 +32,26 @@ class FrameWorldSpec(Spec):
             variable ``ISOLATENT_DATA`` names, or ``"kitti_standin"``, a simulation of it
             (:func:`~isolatent.datasets.synthetic_kitti_masks`).
         max_lag: Largest number of frames between anchor and positive.
+        spread: How heavy the tails of the simulated steps are, by default as
+            :func:`~isolatent.datasets.synthetic_kitti_masks` has it.
     """
 
     frames: Annotated[str, one_of(FRAME_SETS)]
     max_lag: int = Field(default=1, ge=1)
+    spread: float | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _check_consistency(self) -> Self:
+        if self.spread is not None and self.frames != "kitti_standin":
+            raise ValueError(f"spread requires frames 'kitti_standin', got {self.frames!r}")
+        return self
 
     def build(self) -> FramePairs:
         """Return the source of pairs."""
-        masks = load_kitti_masks() if self.frames == "kitti_masks" else _stand_in()
-        return FramePairs(masks, self.max_lag)
+        if self.frames == "kitti_masks":
+            return FramePairs(load_kitti_masks(), self.max_lag)
+        steps = self.model_dump(include={"spread"}, exclude_none=True)
+        return FramePairs(_stand_in(**steps), self.max_lag)
 
     def beliefs(self) -> Beliefs:
         """Return what is known of the frames without reading any file."""

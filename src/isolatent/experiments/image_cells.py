@@ -47,7 +47,8 @@ CONTRASTIVE = ("alignuniform", "infonce", "nce", "scl", "nwj")
 CODE_SPACES = ("euclidean", "box")
 VAES = {"beta_vae": BetaVAE, "slow_vae": SlowVAE, "ada_gvae": AdaGVAE, "ada_mlvae": AdaMLVAE}
 CELL_ENCODERS = ("conv", "pooled")
-METHODS = (*CONTRASTIVE, *VAES)
+UNDECLARED = "default"  # ContrastiveICA, to which nothing but the number of codes is declared
+METHODS = (*CONTRASTIVE, UNDECLARED, *VAES)
 VAE_PARAMETERS = ("max_steps", "batch_size", "learning_rate")
 IMAGE_METRICS = tuple(METRICS)
 
@@ -124,8 +125,9 @@ class ImageModelSpec(Spec):
 
     Attributes:
         method: ``"alignuniform"`` (L_AU), ``"infonce"``, ``"nce"``, ``"scl"`` or ``"nwj"`` for a
-            contrastive encoder, or the name of a VAE: ``"beta_vae"``, ``"slow_vae"``,
-            ``"ada_gvae"`` or ``"ada_mlvae"``.
+            contrastive encoder with declared beliefs; ``"default"`` for InfoNCE without any: free
+            codes, and relaxations and axes as :class:`~isolatent.ContrastiveICA` chooses them; or
+            the name of a VAE: ``"beta_vae"``, ``"slow_vae"``, ``"ada_gvae"`` or ``"ada_mlvae"``.
         n_components: Number of codes.
         space: Space of the codes of a contrastive encoder: ``"euclidean"``, where they are not
             bounded, as by default, or ``"box"``, with a learned bound for each code.
@@ -156,7 +158,7 @@ class ImageModelSpec(Spec):
         if self.alpha is None and self.method == "alignuniform":
             raise ValueError("alpha must be given for method 'alignuniform'")
         for name in ("space", "p", "axes"):
-            if getattr(self, name) is not None and not self.contrastive:
+            if getattr(self, name) is not None and self.method not in CONTRASTIVE:
                 raise ValueError(
                     f"{name} requires method {' or '.join(map(repr, CONTRASTIVE))}, got "
                     f"{self.method!r}"
@@ -174,11 +176,21 @@ class ImageModelSpec(Spec):
     @property
     def contrastive(self) -> bool:
         """Whether the model is a contrastive encoder, which has no decoder."""
-        return self.method in CONTRASTIVE
+        return self.method not in VAES
+
+    @property
+    def loss(self) -> str:
+        """The loss of a contrastive encoder."""
+        return "infonce" if self.method == UNDECLARED else self.method
 
     @property
     def beliefs(self) -> Beliefs:
-        """What a contrastive encoder believes: a space of its codes, and a uniform marginal."""
+        """What a contrastive encoder believes: a space of its codes, and a uniform marginal.
+
+        The default believes what the estimator does to which nothing is declared.
+        """
+        if self.method == UNDECLARED:
+            return ContrastiveICA(self.n_components).beliefs
         power, space = 1.0 if self.p is None else self.p, self.space or "euclidean"
         if power in (1.0, 2.0):
             return Beliefs(space, "uniform", "laplace" if power == 1 else "normal")
@@ -191,24 +203,32 @@ class ImageModelSpec(Spec):
             return VAES[self.method](
                 self.n_components, random_state=seed, accelerator="cpu", **options, **recipe
             )
-        beliefs = self.beliefs
-        loss: str | nn.Module = self.method
-        if self.alpha is not None:
-            loss = AlignUniform(alpha=self.alpha, p=beliefs.exponent or 1.0, include_self=True)
         return ContrastiveICA(
             self.n_components,
-            space=beliefs.space,
-            marginal=beliefs.marginal,
-            conditional=beliefs.conditional,
-            p=beliefs.p,
-            loss=loss,
-            relax=() if self.relax is None else self.relax,
-            axes=self.axes,
             encoder=self._network(seed),
             recipe=Recipe(**recipe),
             random_state=seed,
             accelerator="cpu",
+            **self._declared(),
         )
+
+    def _declared(self) -> dict[str, Any]:
+        """Return the parameters that declare beliefs, with the loss and the relaxations."""
+        if self.method == UNDECLARED:
+            return {}
+        beliefs = self.beliefs
+        loss: str | nn.Module = self.loss
+        if self.alpha is not None:
+            loss = AlignUniform(alpha=self.alpha, p=beliefs.exponent or 1.0, include_self=True)
+        return {
+            "space": beliefs.space,
+            "marginal": beliefs.marginal,
+            "conditional": beliefs.conditional,
+            "p": beliefs.p,
+            "loss": loss,
+            "relax": () if self.relax is None else self.relax,
+            "axes": self.axes,
+        }
 
     def _network(self, seed: int) -> str | nn.Module:
         """Return the name of the encoder, or an encoder with a learned bound for each code."""
@@ -234,8 +254,8 @@ class ImageModelSpec(Spec):
             world,
             similarity=declared.similarity,
             similarity_p=declared.exponent,
-            loss=self.method,
-            potentials="learned" if needs_potentials(relaxed) else declared.potentials(self.method),
+            loss=self.loss,
+            potentials="learned" if needs_potentials(relaxed) else declared.potentials(self.loss),
             head=declared.head,
             relaxed=[name for name in relaxed if name != "marginal"],
             n_components=self.n_components,

@@ -13,8 +13,15 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from isolatent.pairs import FactorPairs, FramePairs
+from isolatent.worlds import World
 
-__all__ = ["DEAD", "encode_png", "latent_traversal", "sample_test_factors"]
+__all__ = [
+    "DEAD",
+    "encode_png",
+    "latent_traversal",
+    "rendered_traversal",
+    "sample_test_factors",
+]
 
 CANDIDATES = 50_000  # images among which the nearest is searched
 MOVED_WEIGHT = 3.0  # weight of the moved code in distances, relative to the other codes
@@ -22,6 +29,7 @@ COLUMNS = 9
 PERCENTILES = (2.0, 98.0)  # of a code, between which it is moved
 DEAD = 0.1  # a code is dead if its standard deviation is below this share of the largest
 TRAVERSAL_SEED = 2_000_003
+COLOUR_SIZE = 32  # pixels of a side, to which coloured images are averaged, for small records
 
 Array = NDArray[Any]
 
@@ -50,6 +58,48 @@ def latent_traversal(model: Any, pairs: FactorPairs | FramePairs, seed: int) -> 
     codes = np.concatenate(
         [np.asarray(model.transform(pairs.observe(part))) for part in y.split(2048)]
     )
+    wanted, scale = _moved_codes(codes)
+    if hasattr(model, "decode"):
+        return _as_strips("decoded", np.asarray(model.decode(wanted)), codes)
+    weights = 1 / np.repeat(scale[None], codes.shape[1], 0)
+    np.fill_diagonal(weights, MOVED_WEIGHT / scale)
+    chosen = [
+        np.square((codes - point) * weights[row // COLUMNS]).sum(1).argmin()
+        for row, point in enumerate(wanted)
+    ]
+    return _as_strips("nearest", pairs.observe(y[chosen]).numpy(), codes)
+
+
+def rendered_traversal(world: World, z: Array, codes: Array) -> dict[str, Any] | None:
+    """Return images along each code in a world that renders them; None if it has no images.
+
+    Each point is rendered at the latents that an affine map of the codes predicts, which the
+    guarantee of a fit with an affine map makes the right ones. What a code does not determine
+    linearly does not move.
+
+    Args:
+        world: The world.
+        z: Latents (N, n).
+        codes: Codes (N, C) of their observations.
+
+    Returns:
+        As :func:`latent_traversal`, with ``kind`` ``"rendered"``. Coloured images are averaged to
+        at most 32 × 32 pixels.
+    """
+    if (shape := world.mixing.image_shape) is None:
+        return None
+    wanted = _moved_codes(codes)[0]
+    ones = np.ones((len(codes), 1))
+    fitted = np.linalg.lstsq(np.hstack([codes, ones]), z, rcond=None)[0]
+    latents = np.hstack([wanted, np.ones((len(wanted), 1))]) @ fitted
+    images = world.observe(world.space.project(latents)).reshape(len(wanted), *shape).float()
+    if shape[0] > 1 and shape[-1] > COLOUR_SIZE:
+        images = torch.nn.functional.adaptive_avg_pool2d(images, COLOUR_SIZE)
+    return _as_strips("rendered", images.numpy(), codes)
+
+
+def _moved_codes(codes: Array) -> tuple[Array, Array]:
+    """Return points (codes · columns, C) along each code, and the unit of each code's distances."""
     deviations = codes.std(0).astype(np.float64)
     largest = deviations.max() or 1.0
     scale = np.where(deviations < DEAD * largest, largest, deviations)
@@ -59,20 +109,17 @@ def latent_traversal(model: Any, pairs: FactorPairs | FramePairs, seed: int) -> 
         moved = slice(k * COLUMNS, (k + 1) * COLUMNS)
         low, high = np.percentile(codes[:, k], PERCENTILES)
         wanted[moved, k] = np.linspace(low, high, COLUMNS)
-    if hasattr(model, "decode"):
-        kind, images = "decoded", np.asarray(model.decode(wanted))
-    else:
-        weights = 1 / np.repeat(scale[None], codes.shape[1], 0)
-        np.fill_diagonal(weights, MOVED_WEIGHT / scale)
-        chosen = [
-            np.square((codes - point) * weights[row // COLUMNS]).sum(1).argmin()
-            for row, point in enumerate(wanted)
-        ]
-        kind, images = "nearest", pairs.observe(y[chosen]).numpy()
+    return wanted, scale
+
+
+def _as_strips(kind: str, images: Array, codes: Array) -> dict[str, Any]:
+    """Return images (codes · columns, channels, height, width) as a row for each code."""
+    deviations = codes.std(0).astype(np.float64)
+    shares = deviations / (deviations.max() or 1.0)
     tiles = images.reshape(codes.shape[1], COLUMNS, *images.shape[1:])
     return {
         "kind": kind,
-        "spreads": [float(f"{share:.3g}") for share in deviations / largest],
+        "spreads": [float(f"{share:.3g}") for share in shares],
         "columns": COLUMNS,
         "size": int(images.shape[-1]),
         "rows": [base64.b64encode(encode_png(_concatenate(row))).decode() for row in tiles],

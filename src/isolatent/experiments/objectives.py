@@ -21,6 +21,7 @@ NOT_RECORDED = "not recorded"
 # By the names of losses and methods in the specification of a cell.
 LABELS = {
     "infonce": "InfoNCE",
+    "default": "InfoNCE",
     "aninfonce": "AnInfoNCE",
     "nce": "NCE",
     "scl": "SCL",

@@ -147,7 +147,8 @@ class LatentTraversal:
     """A row of images for each code, along which that code grows.
 
     Attributes:
-        kind: ``"nearest"`` for stored images, ``"decoded"`` for images that a decoder made.
+        kind: ``"nearest"`` for stored images, ``"decoded"`` for images that a decoder made,
+            ``"rendered"`` for images of a world at latents that the codes predict.
         rows: A PNG file in base64 for each code.
         columns: Number of images in a row.
         size: Side length of an image in pixels.

@@ -50,6 +50,7 @@ SEEDS_CAPTION = "The score of each run, and the published score with its spread 
 TRAVERSAL_KINDS = {
     "decoded": "the decoder’s output",
     "nearest": "the stored image with the nearest codes (the varied code has the largest weight)",
+    "rendered": "rendered at the latents that an affine map of the codes predicts",
 }
 
 

@@ -33,10 +33,12 @@ class Mixing(nn.Module, ABC):
     Attributes:
         n: Number of latents, or None before :meth:`build`.
         n_observed: Number of observed dimensions m, or None before :meth:`build`.
+        image_shape: Channels, height and width, if observations are images or rows of their pixels.
     """
 
     n: int | None = None
     n_observed: int | None = None
+    image_shape: tuple[int, int, int] | None = None
 
     def __init__(self) -> None:
         super().__init__()
