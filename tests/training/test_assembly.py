@@ -1,5 +1,6 @@
 """Encoders and losses built from names and beliefs, and the guarantee read from a loss."""
 
+import math
 from itertools import product
 
 import pytest
@@ -15,6 +16,7 @@ from isolatent.contrast import (
     Lp,
     NetworkPotential,
     SaturatedAnInfoNCE,
+    SaturatedInfoNCE,
 )
 from isolatent.encoders import BoxHead, SphereHead, Straightening
 from isolatent.theory import (
@@ -315,3 +317,19 @@ def test_the_losses_of_an_ensemble_must_be_alike():
     assert guarantee_of(beliefs, alike, n_components=3).equivalence == "block-orthogonal map"
     mixed = iso.Ensemble([InfoNCE(Dot(learn_scale=True)), InfoNCE(Lp(1, learn_weights=True))])
     assert "must all have the same" in guarantee_of(Beliefs("sphere"), mixed, n_components=3).gap
+
+
+@pytest.mark.parametrize(("n", "kind"), [(19, SaturatedInfoNCE), (20, InfoNCE)])
+def test_a_saturated_loss_of_many_codes_on_a_sphere_has_a_scale_that_a_batch_resolves(n, kind):
+    loss = build_saturated_loss("infonce", Beliefs("sphere"), n, None, 1024)
+    assert type(loss) is kind
+    if kind is InfoNCE:
+        scale = float(loss.similarity.scale)
+        cosines = torch.linspace(-1, 1, 20_001, dtype=torch.float64)
+        area = (1 - cosines**2) ** ((n - 3) / 2)
+        area /= area.sum()
+        density = torch.exp(scale * cosines)
+        density /= (density * area).sum()
+        nats = float((density.log() * density * area).sum())
+        assert nats == pytest.approx(0.6 * math.log(1024), rel=1e-3)
+        assert not list(loss.parameters())  # a learned scale would saturate again

@@ -169,3 +169,12 @@ def test_pairs_of_a_small_data_set_are_not_counted_twice():
     description = calibrate(run, encoder, loss, ArrayPairs(*world.sample_latents(300)))
     assert "not straightened: too few pairs" in description
     assert torch.equal(encoder[1].values, Straightening(2).values)
+
+
+@pytest.mark.parametrize(("n", "kappa"), [(3, 200.0), (20, 50.0), (40, 50.0)])
+def test_the_scale_of_a_vmf_need_not_be_narrow(n, kappa):
+    world = iso.World(iso.Sphere(n), iso.Uniform(), iso.VonMisesFisher(kappa), iso.Linear(), seed=0)
+    z, z_pos = world.sample_latents(16_000)
+    loss = iso.InfoNCE(iso.Dot(learn_scale=True))
+    set_scale(loss, z, z_pos, "sphere")
+    assert float(loss.similarity.scale.detach()) == pytest.approx(kappa, rel=0.03)

@@ -39,7 +39,6 @@ __all__ = [
     "parse_memory",
     "read_data",
     "recording_options",
-    "sessions_of",
     "truth_selection",
     "write_data_record",
 ]

@@ -65,7 +65,7 @@ __all__ = ["diagnose", "evaluate", "info", "report", "transform"]
 CODE_SUFFIXES = (".npy", ".npz", ".csv", ".parquet")
 PAGE_SUFFIXES = (".html", ".htm")
 CONFIDENCE_LEVEL = 0.95
-STRETCHES = 20  # of a recording: neighbouring rows are no independent evidence
+BOOTSTRAP_STRETCHES = 20  # of a recording: neighbouring rows are no independent evidence
 RESULTS_DEPTH = 4  # levels of directories in which results are looked for
 MAX_ENTRIES = 20_000  # that are looked at before a folder is taken to hold other things
 
@@ -172,7 +172,7 @@ def evaluate(
     known = observed.complete if _has_rows(observed) else slice(None)
     z, h = z[known], h[known]
     # Neighbouring rows of a recording are alike, so that stretches of them are drawn.
-    stretch = max(1, len(z) // STRETCHES) if fitted._has_recording else 1
+    stretch = max(1, len(z) // BOOTSTRAP_STRETCHES) if fitted._has_recording else 1
     scores = _scores(z, h, guaranteed, groups, random_state, stretch, progress)
     for name, score in scores.items():
         role = "metric of the guarantee" if name == guaranteed else "for comparison"

@@ -30,6 +30,7 @@ __all__ = [
     "SphereMoments",
     "WallPotential",
     "fit_mixture",
+    "resolved_scale",
 ]
 
 RESOLUTIONS = {"sphere": 0.6, "box": 0.6, "free": 0.9}  # of each geometry
@@ -441,6 +442,16 @@ def _balanced(width: float, p: float) -> tuple[Tensor, float]:
 
 
 @lru_cache(maxsize=64)
+def resolved_scale(n: int, batch_size: int) -> float:
+    """Return the largest κ of a vMF on a sphere that a batch resolves: it holds 0.6 log B nats.
+
+    Args:
+        n: Number of codes.
+        batch_size: B.
+    """
+    return 2 * _sphere_kernel(n, RESOLUTIONS["sphere"] * math.log(batch_size))
+
+
 def _sphere_kernel(n: int, nats: float) -> float:
     """Return the ω for which exp(-ω |u - v|²) on a sphere, a vMF density, holds so many nats."""
     angle = (torch.arange(20_000, **FLOAT64) + 0.5) * (math.pi / 20_000)

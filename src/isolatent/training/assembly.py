@@ -29,6 +29,7 @@ from isolatent.contrast import (
     Similarity,
     SpectralContrastive,
 )
+from isolatent.contrast.saturated import resolved_scale
 from isolatent.encoders import (
     MLP,
     Anscombe,
@@ -45,6 +46,7 @@ from isolatent.encoders import (
 )
 from isolatent.theory import POTENTIALS, Beliefs, Guarantee, derive_guarantee
 from isolatent.training.capacity import Capacity, default_capacity
+from isolatent.training.orthogonal import MANY_CODES
 from isolatent.training.relaxations import attach, needs_potentials, relaxations_of
 
 __all__ = [
@@ -261,8 +263,12 @@ def build_saturated_loss(
     potentials: str | None,
     batch_size: int,
     relaxed: Sequence[str] = (),
-) -> SaturatedInfoNCE | None:
-    """Build the loss that replaces a saturated one; None where there is no such loss."""
+) -> SaturatedInfoNCE | InfoNCE | None:
+    """Build the loss that replaces a saturated one; None where there is no such loss.
+
+    On a sphere with many codes it is InfoNCE with the largest scale that a batch resolves: with a
+    wide kernel alone, alignment and entropy see little more than moments of so many codes.
+    """
     if name not in ("infonce", "aninfonce") or batch_size < 3:
         return None
     # Free codes need no potentials: narrow steps determine the map for every marginal.
@@ -276,6 +282,8 @@ def build_saturated_loss(
         # On a sphere unrelated pairs and weights were not tried together.
         defined = beliefs.head == "box" or (beliefs.head == "sphere" and "pairing" not in relaxed)
         return SaturatedAnInfoNCE(n_components, p, beliefs.head, batch_size) if defined else None
+    if beliefs.head == "sphere" and n_components >= MANY_CODES and "pairing" not in relaxed:
+        return InfoNCE(Dot(resolved_scale(n_components, batch_size)))
     return SaturatedInfoNCE(n_components, p, beliefs.head, batch_size)
 
 

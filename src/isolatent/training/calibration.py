@@ -204,6 +204,9 @@ def _conditional_scale(
         most = 1 - 1e-6 if many_unrelated else 0.5
         share = min(max(1 - float(related.mean()), 1e-6), most)
         scale = float((related * dimensions).sum() / (p * (related @ distance)))
+    if geometry == "sphere":  # a vMF need not be narrow
+        mean = max(1e-6, 1 - float((related @ distance) / related.sum()) / 2)
+        scale = mean * (n + 1 - mean**2) / (1 - mean**2) / 2
     return scale, log_odds
 
 

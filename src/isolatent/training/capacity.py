@@ -9,7 +9,7 @@ from isolatent.training.recipe import Recipe
 
 __all__ = ["DEFAULT_START", "LINEAR", "Capacity", "Start", "default_capacity"]
 
-MIN_WIDTH, WIDTH_PER_CODE = 128, 8  # of the hidden layers of the default perceptron
+MIN_WIDTH, WIDTH_PER_CODE = 128, 4  # of the hidden layers of the default perceptron
 # Small steps and large batches end in worse minima of regularised networks, which go on to learn
 # long after the held-out loss seems to have levelled off: so they have no early stopping.
 SMALL_BATCHES = (64, 256)

@@ -201,7 +201,7 @@ class ContrastiveTraining(Training):
     def after_step(self, batch: Batch, loss: float) -> None:
         """Switch to the saturated loss once InfoNCE is saturated."""
         chance = self.chance_loss(batch)
-        if chance is None:
+        if chance is None or self.saturated_at is not None:
             return
         if self._information is not None:  # unrelated pairs keep the loss above zero
             settled = self.number - self.started_at >= 2 * self.recipe.warmup
@@ -303,7 +303,9 @@ class ContrastiveTraining(Training):
             return name
         if self.choice is not None and set(self.choice.candidates) - set(self.choice.gains):
             name += " (not all relaxations were compared: a saturated loss cannot tell them apart)"
-        return f"{name}, then alignment and entropy from step {self.saturated_at + 1} (saturated)"
+        wide = not isinstance(self.saturated_loss, SaturatedInfoNCE)
+        then = "a smaller scale" if wide else "alignment and entropy"
+        return f"{name}, then {then} from step {self.saturated_at + 1} (saturated)"
 
     def saturation_warning(self, modules: nn.ModuleDict, held_out: Batch) -> str:
         """Return a warning if training ended with a saturated InfoNCE, and "" otherwise.

@@ -24,6 +24,7 @@ from isolatent.pairs import Batch, PairSource
 from isolatent.streams import draws_globally, stream_for
 from isolatent.training.checkpoints import Checkpoints, SavedState, describe_invalid
 from isolatent.training.devices import Processes, average_gradients
+from isolatent.training.orthogonal import OrthogonalAdamW, matrices_of_many_codes
 from isolatent.training.progress import Step, steps_from_tensor, steps_to_tensor
 from isolatent.training.recipe import Recipe, Schedule
 
@@ -136,8 +137,16 @@ class Training(ABC):
     def _build_optimiser(self) -> torch.optim.Optimizer:
         """Return AdamW; logarithms of scales have a rate of their own and do not decay."""
         groups = _parameter_groups([self.network, *self.modules.values()], self.recipe)
-        rate = self.recipe.learning_rate
-        return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True)
+        rate, matrices = self.recipe.learning_rate, matrices_of_many_codes(self.network)
+        if "reconstruction" in self.modules:  # whose rates were chosen for AdamW
+            matrices = []
+        if not matrices:
+            return torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True)
+        known = {id(weight) for weight in matrices}
+        rest, logs = groups
+        turned = {**rest, "params": matrices, "orthogonal": True}
+        rest["params"] = [p for p in rest["params"] if id(p) not in known]
+        return OrthogonalAdamW([rest, turned, logs], lr=rate, betas=(0.9, 0.99), fused=True)
 
     def add_parameters(self, module: nn.Module) -> None:
         """Train the parameters of a module as well, which was added to one of the modules."""
