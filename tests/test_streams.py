@@ -70,6 +70,7 @@ def digest(codes):
     return hashlib.sha256(np.ascontiguousarray(codes).tobytes()).hexdigest()
 
 
+@pytest.mark.filterwarnings("ignore:the encoder overfitted")
 @pytest.mark.parametrize("fit", FITS)
 def test_the_global_generator_is_neither_used_nor_changed(fit):
     found = set()

@@ -62,7 +62,20 @@ def fitted(tmp_path_factory, world):
         pd.DataFrame(x, columns=NAMES).to_csv(folder / name, index=False)
     with pytest.MonkeyPatch.context() as patch:
         paths = folder / "x.csv", folder / "x_pos.csv"
-        assert run_main(patch, "fit", *paths, *QUICK, "--out", folder / "model", "--quiet") == 0
+        assert (
+            run_main(
+                patch,
+                "fit",
+                *paths,
+                *QUICK,
+                "--max-steps",
+                300,
+                "--out",
+                folder / "model",
+                "--quiet",
+            )
+            == 0
+        )
     return folder / "model"
 
 

@@ -125,7 +125,7 @@ BAD = [
     ("evaluate {w}/model --truth {d}/z.npy", "an .npz with arrays 'x' and 'z' without DATA"),
     (
         "evaluate {w}/model --truth {d}/other.npz",
-        "has no array 'z' for --array; it has 'y', 'l",
+        "without DATA --truth needs arrays 'x' and 'z'; other.npz has 'y', 'l",
     ),
     ("evaluate {w}/model {d}/short.npy --truth {d}/z.npy", "z.npy has 400 rows of factors, but"),
     ("evaluate {w}/model {d}/x.npy --truth {d}/z.npy --blocks a", "--blocks must be indices"),

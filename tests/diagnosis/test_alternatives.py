@@ -35,6 +35,7 @@ def test_all_as_declared():
     assert "contradicted" not in {check.status for check in found.values()}
 
 
+@pytest.mark.slow
 def test_a_wrong_exponent_is_named():
     found = checked("normal", 3, iso.Laplace(0.06))
     assert found["conditional"].status == "contradicted"
@@ -42,6 +43,7 @@ def test_a_wrong_exponent_is_named():
     assert found["space"].status != "contradicted"
 
 
+@pytest.mark.slow
 def test_too_few_codes_are_counted():
     found = checked("laplace", 2, iso.Laplace(0.06))["n_components"]
     assert found.status == "contradicted"

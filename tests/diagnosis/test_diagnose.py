@@ -73,6 +73,7 @@ def test_shuffled_pairs_hold_no_information():
     assert found.expected_score is None
 
 
+@pytest.mark.slow
 def test_unrelated_pairs_name_the_pairing():
     x, x_pos = sphere(35.0).sample_pairs(PAIRS)
     unrelated = round(0.4 * PAIRS)
@@ -82,6 +83,7 @@ def test_unrelated_pairs_name_the_pairing():
     assert "pairing" in found.verdict
 
 
+@pytest.mark.slow
 def test_steps_that_depend_on_the_place_name_the_scale_of_the_anchors():
     found = diagnosed(*by_place((60.0, 5.0)), **SPHERE)
     assert found.holds is False
@@ -106,6 +108,7 @@ def test_unequal_factors_name_the_scale_of_the_factors():
     assert "factor_scale" in found.broken[:1]
 
 
+@pytest.mark.slow
 def test_a_box_declared_a_sphere_names_the_space():
     """Four codes on a sphere are three factors, so one is lost."""
     world = iso.World(iso.Box(4), iso.Uniform(), iso.Normal(0.1), MIXING, seed=0)

@@ -8,7 +8,13 @@ import pytest
 import torch
 from scipy import signal, stats
 
-from isolatent.encoders import Axes, LinearAxes, find_dynamic_axes, find_independent_axes
+from isolatent.encoders import (
+    Axes,
+    LinearAxes,
+    find_dynamic_axes,
+    find_independent_axes,
+    lagged,
+)
 
 ROWS = 5000
 
@@ -254,6 +260,16 @@ def test_time_scales_do_not_depend_on_the_lag():
         (low, high), _ = dynamics.time_scales_intervals
         assert low < -1 / math.log(0.98) < high
         assert dynamics.lag == lag
+
+
+def test_the_wildest_resamples_say_nothing_about_the_others():
+    """Instruments that are weak in a few resamples joined axes that all others told apart."""
+    deviations = 0.1 * np.random.default_rng(0).normal(size=(400, 2))
+    plain = lagged._typical_size(deviations)
+    deviations[::50] = 100.0
+    wild = lagged._typical_size(deviations)
+    assert plain == pytest.approx(0.1, rel=0.1)
+    assert wild == pytest.approx(plain, rel=0.2)
 
 
 def test_sessions_are_not_joined():

@@ -70,7 +70,7 @@ def test_an_error_is_shown_verbatim(experiment, shown):
     error = "ValueError: x [/tmp/a] y [batch] [bold]z :smile: \\[a]"
     failed = record_of(run, status="failed", error=error, scores={})
     events = [Event("started", run), Event("finished", run, failed)]
-    assert shown(events, width=30) == f"[1/2] first seed 0: failed {error}, 1 s\n"
+    assert shown(events, width=30) == f"[1/2] first seed 0: failed {error}, 1 s of wall time\n"
     assert rows(shown(events, force_terminal=True))["first"][-1] == "1 failed"
 
 

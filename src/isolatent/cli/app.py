@@ -68,6 +68,9 @@ OPTION_GROUPS = {
             "transpose",
             "lag",
             "counts",
+            "window",
+            "max_gap",
+            "unpaired",
         ),
         *("data", "data_pos", "truth", "truth_columns", "blocks", "diagnosis", "max_memory"),
     ),
@@ -76,7 +79,7 @@ OPTION_GROUPS = {
         *("n_components", "space", "marginal", "conditional", "p", "encoder", "loss", "relax"),
         *("noise_share", "axes", "spaces", "conditionals", "lags"),
     ),
-    "Training": ("max_steps", "steps", "batch_size", "random_state", "resume"),
+    "Training": ("max_steps", "steps", "batch_size", "n_init", "random_state", "resume"),
     "Output": (
         *("out", "overwrite", "quiet", "json", "log", "report", "diagnosed", "watch", "pause"),
         "once",

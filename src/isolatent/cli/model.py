@@ -6,6 +6,7 @@ import dataclasses
 import json as json_format
 import math
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -457,6 +458,14 @@ def _read_with_truth(
         raise ValueError(
             f"--truth must be an .npz with arrays 'x' and 'z' without DATA, got {truth}"
         )
+    if data is None and zipfile.is_zipfile(truth):
+        with zipfile.ZipFile(truth) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+        if not {"x", "z"} <= {*names}:
+            listed = ", ".join(map(repr, names))
+            raise ValueError(
+                f"without DATA --truth needs arrays 'x' and 'z'; {truth.name} has {listed}"
+            )
     source = truth if data is None else data
     selection = model_selection(directory, model, options)
     factors = read_factors(truth, truth_selection(selection, options))

@@ -22,6 +22,7 @@ MARGINAL, STEPS, INFORMATION, DEPENDENCE = 0.02, 0.015, 0.05, 0.05
 MARGINAL_IN_BOX = 0.01  # where centre and sides fit in any case
 SYMPTOMS = ("marginal", "optimum")  # contradictions that do not explain what differs
 WRONG_STEPS = 0.04  # Kolmogorov-Smirnov distance that alone contradicts the conditional
+NO_HARM = 0.0  # that codes were found to suffer from what no other check contradicts
 BY_PLACE = 0.05  # share of the lengths of steps that their places explain
 Statistics = Mapping[str, np.ndarray[Any, Any]]
 
@@ -83,9 +84,10 @@ def check_against_rehearsals(
     lies += f"rehearsal {marginal.rehearsed:.1%}"
     goes = f"steps are {steps.value:.3f} off the declared conditional (Kolmogorov-Smirnov), in a "
     goes += f"rehearsal {steps.rehearsed:.3f}"
+    off_steps = status(wrong and not (moved or folded))
     result = [
-        _check("marginal", status(is_off and not folded), marginal, lies, VARIANCE),
-        _check("conditional", status(wrong and not (moved or folded)), steps, goes, KOLMOGOROV),
+        _check("marginal", status(is_off and not folded), marginal, lies, VARIANCE, NO_HARM),
+        _check("conditional", off_steps, steps, goes, KOLMOGOROV, NO_HARM),
     ]
     if moved:
         tells = f"{goes}; {place.value:.0%} of their length follows from their place"
@@ -111,7 +113,8 @@ def _check(
 ) -> Check:
     difference = found.difference
     return Check(
-        *(key, status, found.value, effect, difference.p_value, harm),
+        *(key, status, found.value, effect, difference.p_value),
+        harm if status == CONTRADICTED else None,
         error=difference.error,
         unit=unit,
         rehearsed=found.rehearsed,

@@ -150,7 +150,7 @@ def check_stationarity(
     far models agree that are trained on its first and on its second half, against models that are
     trained on every other stretch of it; and, of several sessions, how wide steps are and where
     codes are in each. Sessions that differ may have been in other states, with one mixing: so they
-    contradict the assumption, and what it does to the codes is not known.
+    contradict the assumption, and its harm is what models of the halves disagree by.
 
     Args:
         model: The fitted model.
@@ -197,7 +197,8 @@ def check_stationarity(
         return Check(key, CONTRADICTED, lost, effect, p_value, lost, unit=LOST)
     if p_value < LEVEL and ratio > LEAST_RATIO:
         return Check(key, CONTRADICTED, ratio, effect, p_value, lost, unit=RATIO)
-    return _with_sessions(Check(key, SUPPORTED, lost, effect, p_value, unit=LOST), sessions)
+    check = _with_sessions(Check(key, SUPPORTED, lost, effect, p_value, unit=LOST), sessions)
+    return replace(check, harm=lost) if check.status == CONTRADICTED else check
 
 
 def _with_sessions(check: Check, sessions: Sessions | None) -> Check:

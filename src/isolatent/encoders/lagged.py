@@ -35,6 +35,7 @@ RESAMPLES = 400
 MIN_BLOCKS, MAX_BLOCKS = 20, 400  # contiguous blocks of rows to resample
 TIME_SCALES = 5  # per block
 MIN_GAP = 4.0  # standard errors between eigenvalues that count as different
+WILDEST = 0.975  # share of resamples whose deviations count in full
 RESOLUTION = 1e-6  # difference of eigenvalues up to which codes in float32 have equal ones
 Array = NDArray[np.float64]
 Complex = NDArray[np.complex128]
@@ -334,9 +335,10 @@ def _separate(
     wide = stats.t(blocks - 1).ppf(0.975) * math.sqrt(blocks / (blocks - 1))
     turned = 1 + deviations / np.where(values == 0, 1, values)
     radius, angle = np.abs(values), np.abs(np.angle(values))
-    radius_error = wide * np.std(np.abs(values + deviations), 0)
-    angle_error = wide * np.std(np.angle(turned), 0) * (values.imag != 0)
-    white = np.abs(values) <= wide * np.sqrt(np.mean(np.abs(deviations) ** 2, 0))
+    turned_by, grown_by = np.angle(turned), np.abs(values + deviations)
+    radius_error = wide * _typical_size(grown_by - grown_by.mean(0))
+    angle_error = wide * _typical_size(turned_by - turned_by.mean(0)) * (values.imag != 0)
+    white = np.abs(values) <= wide * _typical_size(deviations)
     radius_error = np.where(white, np.maximum(radius_error, radius), radius_error)
     angle, angle_error = np.where(white, 0, angle), np.where(white, math.pi, angle_error)
     dynamics = Dynamics(
@@ -348,6 +350,16 @@ def _separate(
         lag=lag,
     )
     return renumbered, tuple(stability[code] for code in order), basis, dynamics
+
+
+def _typical_size(deviations: Complex | Array) -> Array:
+    """Return the root mean square of resampled deviations, without that of the wildest.
+
+    Instruments may be weak in a few resamples, whose matrices are then arbitrary.
+    """
+    sizes = np.abs(deviations)
+    limited = np.minimum(sizes, np.quantile(sizes, WILDEST, axis=0))
+    return np.sqrt(np.mean(limited**2, 0))
 
 
 def _look_dependent(
@@ -376,8 +388,8 @@ def _look_equal(values: Complex, deviations: Complex) -> tuple[NDArray[np.bool_]
     n = len(values)
     gaps = np.abs(values[:, None] - values) + 1e-12
     own = np.diagonal(deviations, 0, 1, 2)
-    errors = np.sqrt(np.mean(np.abs(own[:, :, None] - own[:, None]) ** 2, 0))
-    mixing = np.sqrt(np.mean(np.abs(deviations) ** 2, 0)) / gaps
+    errors = _typical_size(own[:, :, None] - own[:, None])
+    mixing = _typical_size(deviations) / gaps
     np.fill_diagonal(mixing, 0)
     conjugate = (np.abs(values[:, None] - values.conj()) < 1e-9) & (values.imag != 0)
     joined = conjugate | (gaps < np.maximum(MIN_GAP * errors, RESOLUTION))

@@ -26,6 +26,7 @@ __all__ = ["BACKENDS", "check_backend", "map_runs"]
 BACKENDS = ("local", "ray")
 RETRIES = 2  # of a run whose process or node Ray has lost
 SECONDS_BETWEEN_LOOKS = 0.5  # of a worker at its parent
+MANAGER = "ExecutorManagerThread"  # name of the thread of a pool
 THREAD_VARIABLES = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"),
     *("VECLIB_MAXIMUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"),
@@ -136,7 +137,24 @@ def _pool(jobs: int, threads: int) -> Iterator[ProcessPoolExecutor]:
     try:
         yield executor
     finally:
-        executor.shutdown(wait=True, kill_workers=True)
+        with _silent_manager():
+            executor.shutdown(wait=True, kill_workers=True)
+
+
+@contextmanager
+def _silent_manager() -> Iterator[None]:
+    """Let the thread that manages a pool end in an error: runs are taken from it while it ends."""
+    before = threading.excepthook
+
+    def hook(error: threading.ExceptHookArgs) -> None:
+        if error.thread is None or not error.thread.name.startswith(MANAGER):
+            before(error)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 def _end_with_parent(parent: int) -> None:

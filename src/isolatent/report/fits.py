@@ -97,7 +97,7 @@ def page_of_fit(
         >>> x = np.random.default_rng(0).normal(size=(90, 2)).cumsum(axis=0)
         >>> page = page_of_fit(model.fit(x), x)
         >>> page.headline.label, page.sections[0].rows.codes.shape
-        ('Not checked', (90, 2))
+        ('Not supported', (90, 2))
     """
     if factors is not None and X is None:
         raise ValueError("X must be given with factors: the observations of these factors")
