@@ -1,5 +1,6 @@
 """Diagnoses of worlds as declared, and of worlds that break one assumption."""
 
+import importlib
 import json
 import warnings
 from dataclasses import replace
@@ -12,6 +13,7 @@ import torch
 import isolatent as iso
 from isolatent.diagnosis import Check
 from isolatent.diagnosis.diagnose import _with_support
+from isolatent.diagnosis.rehearsal import Rehearsal
 from isolatent.training import Support
 
 PAIRS = 3600
@@ -214,3 +216,29 @@ def test_a_model_of_noisy_observations_is_diagnosed():
     assert {"information", "optimum"} <= keys
     assert not {"pairing", "space", "conditional"} & keys  # nothing to compare with
     assert found.checks[0].unit == "nats on held-out pairs"
+
+
+@pytest.mark.parametrize(
+    ("first", "agreement", "second", "expected"),
+    [
+        (0.99, 0.99, None, 0.99),  # nothing to repeat
+        (0.70, 0.80, None, 0.70),  # runs on the data end in several minima, too
+        (0.70, 0.99, 0.98, 0.98),  # the rehearsal alone was stuck
+        (0.70, 0.99, 0.60, 0.70),  # such pairs do not determine the codes
+    ],
+)
+def test_a_rehearsal_that_alone_was_stuck_is_repeated(
+    monkeypatch, first, agreement, second, expected
+):
+    def rehearsed(score):
+        return Rehearsal(score, "linear_r2", False, 0.0, None)
+
+    def again(*arguments):
+        assert second is not None
+        return rehearsed(second)
+
+    module = importlib.import_module("isolatent.diagnosis.diagnose")
+    monkeypatch.setattr(module, "rehearse", again)
+    optimum = [Check("optimum", "supported", agreement, "both runs agree")]
+    (kept,) = module._repeat_if_stuck(rehearsed(first), optimum, None, None, None, 0)
+    assert kept.score == expected

@@ -37,6 +37,7 @@ from isolatent.diagnosis.stationarity import check_stationarity
 from isolatent.diagnosis.verdict import (
     CANNOT_TELL,
     CONTRADICTED,
+    LEAST_SCORE,
     Check,
     Diagnosis,
     ExpectedScore,
@@ -147,6 +148,8 @@ def _diagnose(
             jobs += [delayed(rehearse)(model, pairs, decoder, one) for one in seeds]
     alone = pairs.n_pairs is None  # the generator of an endless source cannot be sent
     relaxed, *rehearsals = Parallel(n_jobs=1 if alone else n_jobs)(jobs)
+    if len(rehearsals) == 1 and decoder is not None:
+        rehearsals = _repeat_if_stuck(rehearsals[0], checks, model, pairs, decoder, seed + 2)
     expected = expected_score(rehearsals) if rehearsals else None
     checks += relaxed
     if decoder is not None:
@@ -157,6 +160,27 @@ def _diagnose(
         checks = _explain_lost_factors(model, checks, decoder, pairs, seed)
     checks = _with_rehearsals(checks, (model, second), testing, rehearsals)
     return conclude(_judge(checks, expected), expected, claim, guarantee.gap)
+
+
+def _repeat_if_stuck(
+    first: Rehearsal,
+    checks: Sequence[Check],
+    model: ContrastiveICA,
+    pairs: HeldOut,
+    decoder: Decoder,
+    seed: int,
+) -> list[Rehearsal]:
+    """Return the better of two rehearsals if the first one failed and both runs agree.
+
+    It may have ended in a minimum of its own, in which both runs on the data would hardly agree.
+    Where such pairs do not determine the codes, the second rehearsal fails as well.
+    """
+    agreements = [check.statistic for check in checks if check.key == "optimum"]
+    agree = all(value is not None and value >= LEAST_SCORE for value in agreements)
+    if first.score >= LEAST_SCORE or not agree:
+        return [first]
+    second = rehearse(model, pairs, decoder, seed)
+    return [max(first, second, key=lambda rehearsal: rehearsal.score)]
 
 
 def _compare_models(second: ContrastiveICA, pairs: HeldOut, metric: str, seed: int) -> list[Check]:
