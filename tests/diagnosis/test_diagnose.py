@@ -103,6 +103,7 @@ def test_steps_of_two_widths_name_the_conditional_of_a_sphere():
     assert found.holds is True
 
 
+@pytest.mark.slow
 def test_unequal_factors_name_the_scale_of_the_factors():
     steps = iso.AnisotropicNormal((5.0, 10.0, 40.0, 80.0))
     world = iso.World(iso.Sphere(4), iso.Uniform(), steps, MIXING, seed=0)
@@ -146,6 +147,7 @@ def hasty():
     return iso.ContrastiveICA(4, **SPHERE, recipe=recipe, random_state=0).fit(x, x_pos), x, x_pos
 
 
+@pytest.mark.slow
 def test_a_random_state_gives_one_result(hasty):
     first, second = (iso.diagnose(*hasty, random_state=3) for _ in range(2))
     assert first == second
