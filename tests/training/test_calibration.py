@@ -173,6 +173,7 @@ def test_pairs_of_a_small_data_set_are_not_counted_twice():
 
 @pytest.mark.parametrize(("n", "kappa"), [(3, 200.0), (20, 50.0), (40, 50.0)])
 def test_the_scale_of_a_vmf_need_not_be_narrow(n, kappa):
+    """As long as pairs share enough to saturate InfoNCE, which is when it is estimated so."""
     world = iso.World(iso.Sphere(n), iso.Uniform(), iso.VonMisesFisher(kappa), iso.Linear(), seed=0)
     z, z_pos = world.sample_latents(16_000)
     loss = iso.InfoNCE(iso.Dot(learn_scale=True))

@@ -1,5 +1,7 @@
 """Orthogonalised steps, which many codes are trained with."""
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -82,3 +84,14 @@ def test_a_run_of_many_codes_is_resumed_bit_for_bit(tmp_path):
     whole = fit(None)
     assert fit(6, checkpoint=tmp_path) is None
     assert (fit(None, resume=tmp_path) == whole).all()
+
+
+def test_many_codes_on_a_sphere_go_on_with_a_smaller_scale_once():
+    """The loss that replaces a saturated one is an InfoNCE, which is not replaced again."""
+    n = MANY_CODES
+    world = iso.World(iso.Sphere(n), iso.Uniform(), iso.VonMisesFisher(1e4), iso.Linear(), seed=0)
+    recipe = iso.Recipe(max_steps=60, batch_size=64, warmup=2)
+    model = iso.ContrastiveICA(n, space="sphere", recipe=recipe, random_state=0).fit(world)
+    found = re.search(r"then a smaller scale from step (\d+) \(saturated\)", str(model.guarantee_))
+    assert found is not None, model.guarantee_
+    assert int(found[1]) < 50

@@ -29,6 +29,9 @@ class OrthogonalAdamW(torch.optim.AdamW):
     Its entries are scaled to the size that those of AdamW have, so that one learning rate serves
     both.
 
+    ``torch.optim.Muon`` is missing from the older versions of torch that are supported, and takes
+    matrices alone: a run would have two optimisers to resume.
+
     References:
         | Muon: An optimizer for hidden layers in neural networks (Jordan et al. 2024)
 
